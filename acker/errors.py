@@ -1,0 +1,43 @@
+"""Every error that this project raises on purpose. Each message says what is wrong and what to do.
+
+AckerError
+├── TopologyError    a topology that cannot be built, imported or run as it stands
+├── SettingsError    a setting or an argument with a value that cannot serve
+├── SourceError      a source that cannot be read as a spout
+├── BoltError        a bolt that broke its contract: no anchor, a foreign anchor, reserved columns
+├── StoreError       a Delta table of the store that is missing, damaged or cannot be written
+├── ServerError      the Spark Connect server that cannot be started, found or stopped
+└── UnknownMessage   a message that the ledger has never seen
+"""
+
+
+class AckerError(Exception):
+    """Base of the project's errors; the command line prints it as one sentence, without a traceback."""
+
+
+class TopologyError(AckerError):
+    """The topology cannot be built, imported or run as it stands."""
+
+
+class SettingsError(AckerError):
+    """A setting or an argument has a value that cannot serve."""
+
+
+class SourceError(AckerError):
+    """A source cannot be read as a spout."""
+
+
+class BoltError(AckerError):
+    """A bolt broke its contract, so its batch cannot be trusted."""
+
+
+class StoreError(AckerError):
+    """A Delta table of the store is missing, damaged or cannot be written."""
+
+
+class ServerError(AckerError):
+    """The Spark Connect server cannot be started, found or stopped."""
+
+
+class UnknownMessage(AckerError):
+    """The ledger has never seen this message."""

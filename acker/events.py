@@ -1,0 +1,81 @@
+"""What components report and what the fold decides, as frozen records.
+
+The records are the plain-Python side of the tables in `schemas`; a field and its column share a name.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The kind of an event."""
+
+    INIT = "init"  # a spout emitted the root
+    ACK = "ack"  # a component consumed tuples of the root, and perhaps emitted more
+    FAIL = "fail"  # a component failed a tuple of the root
+    RESET = "reset"  # a component asked for the root's timeout to start again
+    LOST = "lost"  # the source no longer holds the message that was to be emitted
+
+
+class State(StrEnum):
+    """The state of a root or of its message."""
+
+    PENDING = "pending"  # in flight
+    RETRYING = "retrying"  # failed or timed out, waiting for retry_at
+    ACKED = "acked"  # everything that the message caused has succeeded
+    FAILED = "failed"  # what became of one attempt
+    TIMED_OUT = "timed_out"  # what became of one attempt
+    DEAD_LETTER = "dead_letter"  # attempts used up
+    LOST = "lost"  # no longer in the source
+
+
+LIVE = (State.PENDING, State.RETRYING)
+SETTLED = (State.ACKED, State.FAILED, State.TIMED_OUT, State.DEAD_LETTER, State.LOST)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row of `events`: what one component did with one root in one batch."""
+
+    root_id: int
+    kind: Kind
+    ack_val: int = 0  # XOR of the ids of the tuples consumed and emitted, signed 64 bits
+    emitted: int = 0  # tuples, counted by edge
+    consumed: int = 0  # tuples, counted by edge
+    spout: str | None = None  # on init and lost, as the four that follow
+    source_partition: str | None = None
+    source_offset: int | None = None
+    attempt: int | None = None  # from 1
+    replaces: int | None = None  # the acked root whose published rows this attempt is to replace
+    component: str = ""
+    batch: int = 0
+    reason: str | None = None  # on fail and lost
+    logged_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """One row of `ledger`: the state of one root, or of one message between two attempts."""
+
+    root_id: int
+    spout: str
+    source_partition: str
+    source_offset: int
+    attempt: int  # on retrying, the attempt to come
+    state: State
+    ack_val: int = 0
+    outstanding: int = 0  # tuples emitted and not consumed, counted by edge
+    reason: str | None = None
+    component: str | None = None  # that failed it
+    batch: int | None = None  # the spout's batch that emitted it
+    turn: int | None = None  # the window turn at which its time began
+    replaces: int | None = None
+    emitted_at: datetime | None = None
+    retry_at: datetime | None = None
+    settled_at: datetime | None = None
+
+    @property
+    def message(self) -> tuple[str, str, int]:
+        """(spout, source_partition, source_offset), which identifies a message for ever."""
+        return self.spout, self.source_partition, self.source_offset

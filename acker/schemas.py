@@ -1,0 +1,72 @@
+"""Columns and table properties of the store's own tables. `docs/tables.md` is their page for readers."""
+
+from dataclasses import dataclass, field
+
+BATCHES = "batches"
+EVENTS = "events"
+LEDGER = "ledger"
+REPLAY_REQUESTS = "replay_requests"
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """One table: its columns as DDL, and what Delta is told about it."""
+
+    columns: str
+    stats_columns: str  # that file skipping rests on
+    partition_by: tuple[str, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def table_properties(self) -> dict[str, str]:
+        """Delta table properties. A checkpoint every 10 commits, Delta's default, costs more than it saves."""
+        return {
+            "delta.dataSkippingStatsColumns": self.stats_columns,
+            "delta.checkpointInterval": "100",
+            **self.properties,
+        }
+
+
+SCHEMAS = {
+    BATCHES: TableSchema(
+        columns="""
+            component string, batch bigint, kind string, input string, edges array<string>,
+            planned_at timestamp, run_id string""",
+        stats_columns="component,batch",
+    ),
+    EVENTS: TableSchema(
+        columns="""
+            root_id bigint, kind string, ack_val bigint, emitted bigint, consumed bigint,
+            spout string, source_partition string, source_offset bigint, attempt int, replaces bigint,
+            component string, batch bigint, reason string, logged_at timestamp""",
+        stats_columns="component,batch,kind",
+    ),
+    LEDGER: TableSchema(
+        columns="""
+            fold bigint, live_in bigint, events_version bigint, root_id bigint,
+            spout string, source_partition string, source_offset bigint, attempt int,
+            state string, ack_val bigint, outstanding bigint, reason string, component string,
+            batch bigint, turn bigint, replaces bigint,
+            emitted_at timestamp, retry_at timestamp, settled_at timestamp, folded_at timestamp,
+            `window` bigint, logged map<string,bigint>, counts map<string,bigint>""",
+        stats_columns="fold",
+        # Live rows lie in a partition of their own fold and settled rows together in the null one, so
+        # reading the newest live rows never touches history, and history compacts.
+        partition_by=("live_in",),
+    ),
+    REPLAY_REQUESTS: TableSchema(
+        columns="""
+            request_id string, requested_by string, requested_at timestamp, why string,
+            selection string, matched bigint""",
+        stats_columns="requested_at",
+    ),
+}
+
+# Columns of every stream, before the user's own. `_kind` is null on a tuple that was emitted; else the
+# row reports what became of an input: `fail` with `_error`, or `lost` on a spout's stream.
+STREAM_COLUMNS = ("_root_id", "_batch", "_kind", "_error")
+SPOUT_COLUMNS = ("_source_partition", "_source_offset", "_attempt", "_replaces")
+STREAM_PROPERTIES = {
+    "delta.enableRowTracking": "true",
+    "delta.dataSkippingStatsColumns": "_batch",
+    "delta.checkpointInterval": "100",
+}

@@ -1,0 +1,128 @@
+"""The only Delta reads and writes of the store.
+
+Rows are written by Spark, in appends that Delta's transaction ids make idempotent. What a client must
+know before it plans (versions, transaction numbers, a journal row) it reads with the `deltalake`
+package, in milliseconds and without Spark.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import TableNotFoundError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from acker.errors import StoreError
+from acker.schemas import SCHEMAS
+
+_CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"  # another client committed the same transaction id first
+
+
+def open_table(path: str, version: int | None = None) -> DeltaTable | None:
+    """The Delta table at a path or URI, or None where there is none yet."""
+    try:
+        return DeltaTable(path, version=version)
+    except TableNotFoundError:
+        return None
+    except Exception as error:
+        raise StoreError(f"The Delta table {path} cannot be read: {error}") from error
+
+
+def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
+    """Rows of a SQL query over Delta tables, each under its keyword's name. Runs in this process."""
+    builder = QueryBuilder()
+    for name, table in tables.items():
+        builder = builder.register(name, table)
+    rows: list[dict[str, Any]] = pa.table(builder.execute(sql).read_all()).to_pylist()
+    return rows
+
+
+def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str, str] | None = None) -> None:
+    """Append `frame` in one commit that happens once per (app, number), however often it is called.
+
+    A number that is not above the app's last one is skipped by Delta without a word, so callers who
+    may have raced read back what they find. `options` reach the Delta writer.
+    """
+    writer = frame.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", number)
+    for key, value in (options or {}).items():
+        writer = writer.option(key, value)
+    try:
+        writer.save(path)
+    except PySparkException as error:
+        if _CONCURRENT not in str(error):
+            raise
+    table = open_table(path)
+    if table is None or last_number(table, app) < number:
+        raise StoreError(
+            f"The commit {app} {number} is not in {path} although it was written. "
+            "If the table was replaced or restored meanwhile, run the command again."
+        )
+
+
+def last_number(table: DeltaTable | None, app: str) -> int:
+    """The newest number that `append` committed for `app`; 0 if there is none."""
+    if table is None:
+        return 0
+    version = table.transaction_version(app)
+    return 0 if version is None else version
+
+
+@dataclass(frozen=True)
+class Store:
+    """The Delta tables of one topology: one folder each, below `<uri>/<topology>`."""
+
+    uri: str
+    topology: str
+
+    def path(self, table: str) -> str:
+        """Path or URI of a table, by its name, or of a stream as `streams/<component>`."""
+        return f"{self.uri.rstrip('/')}/{self.topology}/{table}"
+
+    def open(self, table: str, version: int | None = None) -> DeltaTable | None:
+        """The table without Spark, or None where it does not exist yet."""
+        return open_table(self.path(table), version)
+
+    def require(self, table: str, version: int | None = None) -> DeltaTable:
+        """The table without Spark.
+
+        Raises:
+            StoreError: it does not exist.
+        """
+        found = self.open(table, version)
+        if found is None:
+            raise StoreError(
+                f"There is no table {self.path(table)}. "
+                f"Has `python -m pipeline run {self.topology}` run with this store?"
+            )
+        return found
+
+    def create(self, spark: SparkSession) -> None:
+        """Create the store's own tables where they are missing."""
+        for name, schema in SCHEMAS.items():
+            if self.open(name) is not None:
+                continue
+            properties = ", ".join(f"'{k}' = '{v}'" for k, v in schema.table_properties().items())
+            partition = f"PARTITIONED BY ({', '.join(schema.partition_by)})" if schema.partition_by else ""
+            spark.sql(
+                f"CREATE TABLE IF NOT EXISTS delta.`{self.path(name)}` ({schema.columns}) USING delta "
+                f"{partition} TBLPROPERTIES ({properties})"
+            )
+
+    def read(self, spark: SparkSession, table: str, version: int | None = None) -> DataFrame:
+        """The table in Spark, as of a version or as it stands."""
+        reader = spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.path(table))
+
+    def append(
+        self, frame: DataFrame, table: str, app: str, number: int, options: dict[str, str] | None = None
+    ) -> None:
+        """Append to a table of the store, once per (app, number); see `append` of this module."""
+        append(frame, self.path(table), app, number, options)
+
+    def last_number(self, table: str, app: str, version: int | None = None) -> int:
+        """The newest number that was appended for `app`; 0 where there is none or no table."""
+        return last_number(self.open(table, version), app)

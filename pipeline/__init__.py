@@ -1,0 +1,1 @@
+"""What the acker makes reliable: spouts, bolts, their batches, and the server that runs them."""

@@ -1,0 +1,343 @@
+"""One batch of one component: plan, write, log. Any step done again changes nothing.
+
+Plan fixes the input in the journal. Write runs the user's transformation and appends its rows to the
+stream in one commit. Log reads those rows back and appends the batch's events in one commit, so that
+what a component consumed and what it emitted cannot be seen apart, and a transformation that gives
+other rows the second time does no harm.
+"""
+
+from collections.abc import Mapping
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from acker.errors import TopologyError
+from acker.events import Kind
+from acker.ids import root_id, tuple_ids
+from acker.schemas import EVENTS, STREAM_PROPERTIES
+from pipeline.bolts import bolt_rows, check_columns
+from pipeline.journal import Batch, BatchKind
+from pipeline.poison import error_of, find_poison, row_error
+from pipeline.run import Run, in_batches, stream, user_columns
+from pipeline.spouts import History, Range
+from pipeline.topology import Component
+from pipeline.targets import refusals
+
+_WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
+_UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
+
+
+def unfinished(run: Run, component: str) -> Batch | None:
+    """The component's newest planned batch if it is not logged yet."""
+    newest = run.journal.newest_number(component)
+    if newest == run.journal.logged(component):
+        return None
+    return run.journal.read(component, newest)
+
+
+def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number: int) -> Batch:
+    """Append a batch to the journal and return the one that has its number now.
+
+    Another run may have planned that number first; then its batch comes back, to be resumed.
+    """
+    batch = Batch(
+        component=component.name,
+        number=number,
+        kind=kind,
+        input=planned,
+        edges=run.topology.consumers(component.name),
+        planned_at=run.clock(),
+        run_id=run.run_id,
+    )
+    batch = run.journal.append(run.spark, batch)
+    run.tell("planned", component.name, batch.number, kind=batch.kind)
+    return batch
+
+
+def finish(run: Run, component: Component, batch: Batch) -> None:
+    """Write and log a planned batch, from wherever it was left."""
+    if run.store.last_number(stream(component.name), component.name) < batch.number:
+        if component.is_spout:
+            _append_rows(run, component, batch, _spout_rows(run, component, batch))
+        else:
+            _write_bolt(run, component, batch)
+    run.tell("written", component.name, batch.number)
+    if run.journal.logged(component.name) < batch.number:
+        events = _spout_events(run, batch) if component.is_spout else _bolt_events(run, component, batch)
+        stamped = events.select(
+            "*",
+            F.lit(component.name).alias("component"),
+            F.lit(batch.number).cast("bigint").alias("batch"),
+            F.lit(run.clock()).alias("logged_at"),
+        )
+        run.store.append(stamped, EVENTS, component.name, batch.number)
+    run.tell("logged", component.name, batch.number)
+
+
+def plan_bolt(run: Run, bolt: Component) -> Batch | None:
+    """The bolt's next batch: the one that was left unfinished, or its inputs' new logged batches."""
+    left = unfinished(run, bolt.name)
+    if left is not None:
+        return left
+    newest = run.journal.newest_number(bolt.name)
+    before = run.journal.read(bolt.name, newest) if newest else None
+    planned: Range = {}
+    for upstream in bolt.inputs:
+        taken = before.taken(upstream) if before else 0
+        upto = _upto(run, upstream, bolt.name, taken)
+        planned[upstream] = {"after": taken, "upto": upto}
+    if all(each["after"] == each["upto"] for each in planned.values()):
+        return None
+    return plan(run, bolt, "next", planned, newest + 1)
+
+
+def _upto(run: Run, upstream: str, consumer: str, taken: int) -> int:
+    """The last logged batch that fits into one batch of about `batch_rows` rows; at least one batch."""
+    offered = run.journal.numbers_for(upstream, consumer, taken, run.journal.logged(upstream))
+    if not offered:
+        return taken
+    if len(offered) == 1:
+        return offered[0]
+    sizes = rows_by_batch(run, upstream)
+    room = run.topology.batch_rows
+    for index, number in enumerate(offered):
+        room -= sizes.get(number, 0)
+        if room < 0 and index > 0:
+            return offered[index - 1]
+    return offered[-1]
+
+
+def rows_by_batch(run: Run, component: str) -> dict[int, int]:
+    """Rows of each batch in a stream, from Delta's own statistics."""
+    actions = pa.table(run.store.require(stream(component)).get_add_actions(flatten=True))
+    sizes: dict[int, int] = {}
+    for number, rows in zip(
+        actions["min._batch"].to_pylist(), actions["num_records"].to_pylist(), strict=True
+    ):
+        sizes[number] = sizes.get(number, 0) + rows
+    return sizes
+
+
+# Writing
+
+
+def _append_rows(run: Run, component: Component, batch: Batch, rows: DataFrame) -> None:
+    # Spark Connect gives the strings that Python functions return the type `string collate UTF8_BINARY`,
+    # which is the default but which `deltalake` cannot read; a cast spells it as everybody else does.
+    columns = [F.col(f"`{name}`").cast(found).alias(name) for name, found in rows.dtypes]
+    stamped = rows.select(F.lit(batch.number).cast("bigint").alias("_batch"), *columns)
+    run.store.append(stamped, stream(component.name), component.name, batch.number, _WRITE_OPTIONS)
+
+
+def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
+    assert spout.source is not None
+    if batch.kind == "next":
+        read = spout.source.read_range(run.spark, batch.input)
+        found = read.withColumns(
+            {"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")}
+        )
+    else:
+        found = _replayed(run, spout, batch)
+    columns = user_columns(found)
+    check_columns(f"Spout {spout.name}", columns)
+    kind, error = (
+        F.col(name) if name in found.columns else F.lit(None).cast("string") for name in ("_kind", "_error")
+    )
+    return found.select(
+        root_id(run.topology.name, spout.name, batch.number, F.col("_attempt")).alias("_root_id"),
+        kind.alias("_kind"),
+        error.alias("_error"),
+        "_source_partition",
+        "_source_offset",
+        "_attempt",
+        "_replaces",
+        *columns,
+    )
+
+
+def _replayed(run: Run, spout: Component, batch: Batch) -> DataFrame:
+    """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
+    assert spout.source is not None
+    wanted = messages_table(batch.input)
+    positions = wanted.select(["source_partition", "source_offset"])
+    read = spout.source.read_positions(run.spark, positions, history(run, spout.name))
+    asked = run.spark.createDataFrame(wanted).select(
+        F.col("source_partition").alias("_source_partition"),
+        F.col("source_offset").alias("_source_offset"),
+        F.col("attempt").cast("int").alias("_attempt"),
+        F.col("replaces").alias("_replaces"),
+    )
+    found = read.withColumn("_found", F.lit(True))
+    joined = F.broadcast(asked).join(found, ["_source_partition", "_source_offset"], "left")
+    gone = F.col("_found").isNull()
+    kind, error = (
+        F.col(name) if name in read.columns else F.lit(None).cast("string") for name in ("_kind", "_error")
+    )
+    return joined.withColumns(
+        {
+            "_kind": F.when(gone, Kind.LOST.value).otherwise(kind),
+            "_error": F.when(gone, "the source no longer holds this message").otherwise(error),
+        }
+    ).drop("_found")
+
+
+def messages_table(planned: Range) -> pa.Table:
+    """The messages of a replay's input: source_partition, source_offset, attempt, replaces."""
+    rows = [
+        (partition, offset, attempt, replaces)
+        for partition, messages in planned["messages"].items()
+        for offset, attempt, replaces in messages
+    ]
+    columns = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
+    types = [pa.string(), pa.int64(), pa.int32(), pa.int64()]
+    names = ["source_partition", "source_offset", "attempt", "replaces"]
+    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+
+
+def history(run: Run, spout: str) -> History:
+    """What the spout planned to read so far."""
+    where = f"component = '{spout}' AND kind = 'next'"
+    newest = run.journal.rows(f"{where} AND batch = (SELECT max(batch) FROM batches WHERE {where})")
+    return History(
+        newest[0].input if newest else None, lambda: [batch.input for batch in run.journal.rows(where)]
+    )
+
+
+def _inputs(run: Run, bolt: Component, batch: Batch) -> dict[str, list[int]]:
+    """Per input stream the batches that a bolt's batch takes in."""
+    return {
+        upstream: run.journal.numbers_for(upstream, bolt.name, each["after"], each["upto"])
+        for upstream, each in batch.input.items()
+    }
+
+
+def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
+    """Append what the bolt makes of its inputs; rows that raise fail their messages and no others."""
+    if set(bolt.inputs) != set(batch.input):
+        raise TopologyError(
+            f"Batch {batch.number} of {bolt.name} was planned to read {', '.join(sorted(batch.input))} and the "
+            f"bolt now reads {', '.join(sorted(bolt.inputs))}. Finish the batch with the topology that planned it."
+        )
+    inputs: dict[str, DataFrame] = {}
+    for upstream, batches in _inputs(run, bolt, batch).items():
+        tuples = run.tuples(upstream, batches)
+        inputs[upstream] = tuples.select("_root_id", *user_columns(tuples))
+
+    def rows_of(frames: Mapping[str, DataFrame]) -> DataFrame:
+        rows = bolt_rows(run.spark, bolt, batch.number, frames)
+        return refusals(run, bolt.name, rows)
+
+    try:
+        _append_rows(run, bolt, batch, rows_of(inputs))
+    except PySparkException as error:
+        cause = error_of(rows_of(inputs)) if _UNCAUSED in str(error) else error
+        if cause is None or row_error(cause) is None:
+            raise cause or error from None
+        run.tell("narrowing", bolt.name, batch.number)
+        poison = _poison(run, bolt, inputs, rows_of, cause)
+        reasons = run.spark.createDataFrame(list(poison.items()), "_root_id bigint, _error string")
+        failed = reasons.withColumn("_kind", F.lit(Kind.FAIL.value))
+        healthy = {
+            upstream: frame.where(~F.col("_root_id").isin(list(poison))) for upstream, frame in inputs.items()
+        }
+        _append_rows(run, bolt, batch, rows_of(healthy).unionByName(failed, allowMissingColumns=True))
+
+
+def _poison(run: Run, bolt: Component, inputs, rows_of, cause: PySparkException) -> dict[int, str]:  # type: ignore[no-untyped-def]
+    ids = reduce(lambda a, b: a.union(b), [frame.select("_root_id") for frame in inputs.values()])
+    roots = ids.distinct().orderBy("_root_id").toArrow()["_root_id"].to_pylist()
+
+    def between(low: int, high: int) -> DataFrame:
+        part = F.col("_root_id").between(low, high)
+        return rows_of({upstream: frame.where(part) for upstream, frame in inputs.items()})
+
+    return find_poison(between, roots, cause, bolt.name)
+
+
+# Logging
+
+
+def _spout_events(run: Run, batch: Batch) -> DataFrame:
+    """Events of a spout's batch, from its stream: one tuple per message, so nothing is aggregated."""
+    rows = run.store.read(run.spark, stream(batch.component)).where(in_batches([batch.number]))
+    emitted = F.col("_kind").isNull()
+    message = [
+        F.lit(batch.component).alias("spout"),
+        F.col("_source_partition").alias("source_partition"),
+        F.col("_source_offset").alias("source_offset"),
+        F.col("_attempt").alias("attempt"),
+        F.col("_replaces").alias("replaces"),
+    ]
+    lost = F.col("_kind") == Kind.LOST.value
+    first = rows.select(
+        F.col("_root_id").alias("root_id"),
+        F.when(lost, Kind.LOST.value).otherwise(Kind.INIT.value).alias("kind"),
+        F.when(emitted, tuple_ids(batch.component, batch.edges)).otherwise(0).cast("bigint").alias("ack_val"),
+        F.when(emitted, len(batch.edges)).otherwise(0).cast("bigint").alias("emitted"),
+        _nothing("consumed"),
+        *message,
+        F.when(lost, F.col("_error")).alias("reason"),
+    )
+    failed = rows.where(F.col("_kind") == Kind.FAIL.value).select(
+        F.col("_root_id").alias("root_id"),
+        F.lit(Kind.FAIL.value).alias("kind"),
+        _nothing("ack_val"),
+        _nothing("emitted"),
+        _nothing("consumed"),
+        *message,
+        F.col("_error").alias("reason"),
+    )
+    return first.unionByName(failed)
+
+
+def _nothing(column: str) -> Column:
+    return F.lit(0).cast("bigint").alias(column)
+
+
+def _bolt_events(run: Run, bolt: Component, batch: Batch) -> DataFrame:
+    """Events of a bolt's batch: per root the XOR of the ids that it consumed and emitted, and how many."""
+    one = F.lit(1).cast("bigint")
+    parts = [
+        run.tuples(upstream, batches).select(
+            "_root_id",
+            tuple_ids(upstream, [bolt.name]).alias("ack_val"),
+            _nothing("emitted"),
+            one.alias("consumed"),
+        )
+        for upstream, batches in _inputs(run, bolt, batch).items()
+    ]
+    if batch.edges:
+        parts.append(
+            run.tuples(bolt.name, [batch.number]).select(
+                "_root_id",
+                tuple_ids(bolt.name, batch.edges).alias("ack_val"),
+                F.lit(len(batch.edges)).cast("bigint").alias("emitted"),
+                _nothing("consumed"),
+            )
+        )
+    sums = (
+        reduce(lambda a, b: a.unionByName(b), parts)
+        .groupBy("_root_id")
+        .agg(
+            F.bit_xor("ack_val").alias("ack_val"),
+            F.sum("emitted").alias("emitted"),
+            F.sum("consumed").alias("consumed"),
+        )
+    )
+    failed = (
+        run.rows(bolt.name, [batch.number])
+        .where(F.col("_kind") == Kind.FAIL.value)
+        .groupBy("_root_id")
+        .agg(F.min("_error").alias("reason"), F.lit(True).alias("failed"))
+    )
+    return sums.join(failed, "_root_id", "left").select(
+        F.col("_root_id").alias("root_id"),
+        F.when(F.col("failed"), Kind.FAIL.value).otherwise(Kind.ACK.value).alias("kind"),
+        "ack_val",
+        "emitted",
+        "consumed",
+        "reason",
+    )

@@ -1,0 +1,140 @@
+"""Whole cycles: replay what is due, read on, run every bolt, fold, publish."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from acker.ledger import newest_fold
+from acker.schemas import LEDGER
+from acker.tables import query
+from pipeline.acking import fold
+from pipeline.batch import finish, history, plan, plan_bolt, rows_by_batch, unfinished
+from pipeline.journal import Batch
+from pipeline.publish import publish
+from pipeline.replay import plan_due
+from pipeline.run import Run
+from pipeline.topology import Component
+
+
+@dataclass(frozen=True)
+class CycleResult:
+    """What one cycle did."""
+
+    messages: int  # read anew from the sources
+    batches: int
+    commits: int  # of published tables
+
+
+def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
+    """Run every component once over what there is, fold and publish.
+
+    Args:
+        limit: read at most so many new messages; None: as many as one batch of each spout takes.
+    """
+    messages = batches = 0
+    for spout in run.topology.spouts:
+        done, read = run_spout(run, spout, None if limit is None else limit - messages)
+        messages += read
+        batches += done
+    for bolt in run.topology.bolts:
+        batches += run_bolt(run, bolt)
+    fold(run)
+    return CycleResult(messages, batches, publish(run))
+
+
+def run_spout(run: Run, spout: Component, limit: int | None = None) -> tuple[int, int]:
+    """Finish what was left, replay what is due, and read on. Returns batches run and new messages planned."""
+    left = unfinished(run, spout.name)
+    batches = []
+    if left is not None:
+        finish(run, spout, left)
+        batches.append(left)
+    for plan_one in (plan_due, _plan_next(limit)):
+        batch = plan_one(run, spout)
+        if batch is not None:
+            finish(run, spout, batch)
+            batches.append(batch)
+    read = sum(emitted(run, batch) for batch in batches if batch.kind == "next")
+    return len(batches), read
+
+
+def _plan_next(limit: int | None) -> Callable[[Run, Component], Batch | None]:
+    def plan_next(run: Run, spout: Component) -> Batch | None:
+        assert spout.source is not None
+        rows = run.topology.batch_rows if limit is None else min(limit, run.topology.batch_rows)
+        room = min(rows, room_for_new(run))
+        if room <= 0:
+            return None
+        planned = spout.source.next_range(run.spark, history(run, spout.name), room)
+        if planned is None:
+            return None
+        number = run.journal.newest_number(spout.name) + 1
+        return plan(run, spout, "next", planned, number)
+
+    return plan_next
+
+
+def room_for_new(run: Run) -> int:
+    """How many new messages `max_pending` leaves room for. Retrying messages do not count."""
+    if run.topology.max_pending is None:
+        return run.topology.batch_rows
+    newest = newest_fold(run.store)
+    pending = newest.pending() if newest else 0
+    for spout in run.topology.spouts:
+        seen = newest.logged.get(spout.name, 0) if newest else 0
+        unseen = run.journal.rows(f"component = '{spout.name}' AND batch > {seen}")
+        pending += sum(emitted(run, batch) for batch in unseen)
+    return run.topology.max_pending - pending
+
+
+def emitted(run: Run, batch: Batch) -> int:
+    """How many messages a spout's logged batch emitted, from its stream."""
+    return rows_by_batch(run, batch.component).get(batch.number, 0)
+
+
+def run_bolt(run: Run, bolt: Component) -> int:
+    """Run a bolt until its inputs have no logged batch that it has not taken. Returns batches run."""
+    count = 0
+    while (batch := plan_bolt(run, bolt)) is not None:
+        finish(run, bolt, batch)
+        count += 1
+    return count
+
+
+def drain(run: Run, limit: int | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
+    """Run cycles until nothing is left to read, to replay or to wait for. Returns how many ran.
+
+    Args:
+        limit: read at most so many new messages in all.
+        sleep: waits, in seconds, for the next retry to become due.
+    """
+    cycles = 0
+    left = limit
+    while True:
+        result = run_cycle(run, left)
+        cycles += 1
+        if left is not None:
+            left -= result.messages
+        if result.batches or (left != 0 and result.messages):
+            continue
+        pause = _seconds_to_next_retry(run)
+        if pause is None:
+            return cycles
+        sleep(pause)
+
+
+def _seconds_to_next_retry(run: Run) -> float | None:
+    """Seconds until the next message is due, a window's length while roots are pending, None if idle."""
+    newest = newest_fold(run.store)
+    if newest is None:
+        return None
+    (row,) = query(
+        f"SELECT min(retry_at) AS due FROM ledger WHERE live_in = {newest.number} AND state = 'retrying'",
+        ledger=run.store.require(LEDGER),
+    )
+    if row["due"] is not None:
+        return max(0.0, (row["due"] - run.clock()).total_seconds())
+    timeouts = run.topology.timeouts
+    if newest.pending() and timeouts.message_timeout is not None:
+        return (timeouts.message_timeout / timeouts.windows).total_seconds()
+    return None

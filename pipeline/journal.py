@@ -1,0 +1,113 @@
+"""The journal of batches: every batch is planned here before it runs, so that a crash resumes it.
+
+Each component numbers its batches 1, 2, 3, …; they run one after another, so a component that has
+logged batch n has logged all before it.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from pyspark.sql import SparkSession
+
+from acker.errors import StoreError
+from acker.schemas import BATCHES, EVENTS, SCHEMAS
+from acker.tables import Store, query
+
+BatchKind = Literal["next", "replay"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One planned batch: one run of one component over one input."""
+
+    component: str
+    number: int
+    kind: BatchKind
+    input: dict[str, Any]  # the exact range, or the messages to replay; JSON in the table
+    edges: tuple[str, ...]  # the consumers at the time
+    planned_at: datetime
+    run_id: str
+
+    def taken(self, upstream: str) -> int:
+        """The newest batch of `upstream` that this bolt's batch takes in; 0 if none."""
+        return int(self.input.get(upstream, {}).get("upto", 0))
+
+
+@dataclass(frozen=True)
+class Journal:
+    """Reads and appends of the `batches` table."""
+
+    store: Store
+
+    def newest_number(self, component: str) -> int:
+        """Number of the component's newest planned batch, 0 before the first."""
+        return self.store.last_number(BATCHES, component)
+
+    def logged(self, component: str, events_version: int | None = None) -> int:
+        """Number of the component's newest logged batch, 0 before the first."""
+        return self.store.last_number(EVENTS, component, events_version)
+
+    def append(self, spark: SparkSession, batch: Batch) -> Batch:
+        """Plan a batch, and return the one that holds its number now: ours, or another run's."""
+        row = {
+            "component": batch.component,
+            "batch": batch.number,
+            "kind": batch.kind,
+            "input": json.dumps(batch.input, separators=(",", ":")),
+            "edges": list(batch.edges),
+            "planned_at": batch.planned_at,
+            "run_id": batch.run_id,
+        }
+        frame = spark.createDataFrame([row], SCHEMAS[BATCHES].columns).coalesce(1)
+        self.store.append(frame, BATCHES, batch.component, batch.number)
+        return self.read(batch.component, batch.number)
+
+    def read(self, component: str, number: int) -> Batch:
+        """One planned batch.
+
+        Raises:
+            StoreError: its row is not there.
+        """
+        rows = self.rows(f"component = '{component}' AND batch = {number}")
+        if len(rows) != 1:
+            raise StoreError(
+                f"{self.store.path(BATCHES)} has {len(rows)} rows for batch {number} of {component} instead of "
+                "one. It was restored or edited by hand; restore it to a version that holds the batch."
+            )
+        return rows[0]
+
+    def rows(self, where: str) -> list[Batch]:
+        """Planned batches that match a SQL condition, by component and number."""
+        table = self.store.open(BATCHES)
+        if table is None:
+            return []
+        found = query(f"SELECT * FROM batches WHERE {where} ORDER BY component, batch", batches=table)
+        return [
+            Batch(
+                component=row["component"],
+                number=row["batch"],
+                kind=row["kind"],
+                input=json.loads(row["input"]),
+                edges=tuple(row["edges"]),
+                planned_at=row["planned_at"],
+                run_id=row["run_id"],
+            )
+            for row in found
+        ]
+
+    def numbers_for(self, upstream: str, consumer: str, after: int, upto: int) -> list[int]:
+        """Batches of `upstream` in (after, upto] that were planned with `consumer` among their edges."""
+        if upto <= after:
+            return []
+        found = self.rows(f"component = '{upstream}' AND batch > {after} AND batch <= {upto}")
+        return [batch.number for batch in found if consumer in batch.edges]
+
+    def components(self) -> list[str]:
+        """Every component that ever planned a batch."""
+        table = self.store.open(BATCHES)
+        if table is None:
+            return []
+        found = query("SELECT DISTINCT component FROM batches ORDER BY component", batches=table)
+        return [row["component"] for row in found]

@@ -1,0 +1,228 @@
+"""Publishing: the terminal tuples of acked messages, fold by fold, oldest first, each fold once.
+
+A target's position is the target's own transaction number, the fold, so a publish that is repeated or
+interrupted changes nothing. What an earlier acked attempt of a message had published leaves in the
+commit that brings the later one.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from acker.errors import StoreError
+from acker.ledger import newest_fold
+from acker.schemas import LEDGER
+from acker.tables import append, last_number, open_table, query
+from pipeline.run import Run, user_columns
+from pipeline.topology import Publication
+
+COUNT = "_tuples"  # on a table of aggregates: how many tuples a row stands for
+
+
+@dataclass(frozen=True)
+class Acked:
+    """What one fold acked."""
+
+    fold: int
+    emissions: list[tuple[str, int]]  # (spout, batch) that emitted the roots
+    replaced: list[tuple[str, int]]  # the same of the roots that they replace
+
+
+def app_id(run: Run, publication: Publication) -> str:
+    """The transaction id under which a component publishes; a table may serve several stores."""
+    return f"{run.store.uri}/{run.topology.name}/{publication.component}"
+
+
+def publish(run: Run) -> int:
+    """Bring every published table up to the newest fold. Returns how many commits that took."""
+    newest = newest_fold(run.store)
+    commits = 0
+    if newest is None:
+        return commits
+    for publication in run.topology.publications.values():
+        position = last_number(open_table(publication.to), app_id(run, publication))
+        for acked in acked_folds(run, position, newest.number):
+            _publish_fold(run, publication, acked)
+            run.tell("published", publication.component, acked.fold)
+            commits += 1
+    return commits
+
+
+def acked_folds(run: Run, after: int, upto: int) -> list[Acked]:
+    """Folds in (after, upto] that acked something; the others have nothing to publish."""
+    if after >= upto:
+        return []
+    rows = query(
+        f"""
+        WITH acked AS (SELECT fold, spout, batch, replaces FROM ledger
+            WHERE live_in IS NULL AND state = 'acked' AND fold > {after} AND fold <= {upto}),
+        replaced AS (SELECT a.fold, old.spout, old.batch FROM acked a JOIN ledger old
+            ON old.root_id = a.replaces AND old.state = 'acked' AND old.live_in IS NULL)
+        SELECT DISTINCT fold, spout, batch, false AS old FROM acked
+        UNION ALL SELECT DISTINCT fold, spout, batch, true AS old FROM replaced
+        """
+        if _some_replace(run, after, upto)
+        else f"""SELECT DISTINCT fold, spout, batch, false AS old FROM ledger
+            WHERE live_in IS NULL AND state = 'acked' AND fold > {after} AND fold <= {upto}""",
+        ledger=run.store.require(LEDGER),
+    )
+    found = []
+    for fold in sorted({row["fold"] for row in rows}):
+        mine = [row for row in rows if row["fold"] == fold]
+        found.append(
+            Acked(
+                fold,
+                [(row["spout"], row["batch"]) for row in mine if not row["old"]],
+                [(row["spout"], row["batch"]) for row in mine if row["old"]],
+            )
+        )
+    return found
+
+
+def _some_replace(run: Run, after: int, upto: int) -> bool:
+    """Whether an acked row replaces an earlier one; only then is history looked at."""
+    (row,) = query(
+        "SELECT count(replaces) AS n FROM ledger WHERE live_in IS NULL AND state = 'acked' "
+        f"AND fold > {after} AND fold <= {upto}",
+        ledger=run.store.require(LEDGER),
+    )
+    return bool(row["n"])
+
+
+def terminal_batches(run: Run, component: str, emissions: list[tuple[str, int]]) -> list[int]:
+    """Batches of a component that can hold tuples caused by the given batches of spouts.
+
+    The journal says which batches each batch took in, so this walks down the topology, and a publish
+    reads what its fold acked and not the stream's history.
+    """
+    reached: dict[str, set[int]] = {}
+    for spout, batch in emissions:
+        reached.setdefault(spout, set()).add(batch)
+    for bolt in run.topology.bolts:
+        causes = {upstream: reached[upstream] for upstream in bolt.inputs if upstream in reached}
+        if not causes:
+            continue
+        low = min(min(numbers) for numbers in causes.values())
+        found = {
+            batch.number
+            for batch in run.journal.rows(f"component = '{bolt.name}'")
+            if any(
+                batch.taken(upstream) >= low
+                and any(
+                    batch.input[upstream]["after"] < n <= batch.input[upstream]["upto"] for n in numbers
+                )
+                for upstream, numbers in causes.items()
+                if upstream in batch.input
+            )
+        }
+        if found:
+            reached[bolt.name] = found
+    return sorted(reached.get(component, ()))
+
+
+def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
+    settled = run.store.read(run.spark, LEDGER).where(
+        (F.col("fold") == acked.fold) & F.col("live_in").isNull() & (F.col("state") == "acked")
+    )
+    tuples = _tuples_of(run, publication, acked.emissions, settled.select(F.col("root_id").alias("_root_id")))
+    app = app_id(run, publication)
+    old = settled.where(F.col("replaces").isNotNull()).select(F.col("replaces").alias("_root_id"))
+    if publication.by:
+        replaced = _tuples_of(run, publication, acked.replaced, old) if acked.replaced else None
+        _add_to_aggregates(run, publication, tuples, replaced, app, acked.fold)
+    elif acked.replaced and open_table(publication.to) is not None:
+        _replace_rows(run, publication, tuples, old, app, acked.fold)
+    else:
+        append(tuples, publication.to, app, acked.fold, {"delta.checkpointInterval": "100", "mergeSchema": "true"})
+
+
+def _tuples_of(
+    run: Run, publication: Publication, emissions: list[tuple[str, int]], roots: DataFrame
+) -> DataFrame:
+    batches = terminal_batches(run, publication.component, emissions)
+    tuples = run.tuples(publication.component, batches)
+    return tuples.select("_root_id", *user_columns(tuples)).join(roots, "_root_id", "left_semi")
+
+
+def _merge(run: Run, publication: Publication, source: DataFrame, app: str, fold: int, sql: str) -> None:
+    """Run a MERGE into the target as one idempotent commit."""
+    conf = run.spark.conf
+    source.createOrReplaceTempView("changes")
+    conf.set("spark.databricks.delta.write.txnAppId", app)
+    conf.set("spark.databricks.delta.write.txnVersion", str(fold))
+    try:
+        run.spark.sql(f"MERGE INTO delta.`{publication.to}` AS target USING changes ON {sql}")
+    finally:
+        conf.unset("spark.databricks.delta.write.txnAppId")
+        conf.unset("spark.databricks.delta.write.txnVersion")
+        run.spark.catalog.dropTempView("changes")
+    if last_number(open_table(publication.to), app) < fold:
+        raise StoreError(f"Fold {fold} is not in {publication.to} although it was merged; publish again.")
+
+
+def _replace_rows(
+    run: Run, publication: Publication, tuples: DataFrame, old: DataFrame, app: str, fold: int
+) -> None:
+    columns = tuples.columns
+    source = tuples.withColumn("_delete", F.lit(None).cast("bigint")).unionByName(
+        old.select(F.col("_root_id").alias("_delete")), allowMissingColumns=True
+    )
+    names = ", ".join(f"`{column}`" for column in columns)
+    values = ", ".join(f"changes.`{column}`" for column in columns)
+    sql = (
+        "target._root_id = changes._delete WHEN MATCHED THEN DELETE "
+        f"WHEN NOT MATCHED AND changes._delete IS NULL THEN INSERT ({names}) VALUES ({values})"
+    )
+    _merge(run, publication, source, app, fold, sql)
+
+
+def _add_to_aggregates(
+    run: Run,
+    publication: Publication,
+    tuples: DataFrame,
+    replaced: DataFrame | None,
+    app: str,
+    fold: int,
+) -> None:
+    for aggregate in publication.aggregates.values():
+        aggregate.check(dict(tuples.dtypes))
+    signed = tuples.withColumn("_sign", F.lit(1))
+    if replaced is not None:
+        signed = signed.unionByName(replaced.withColumn("_sign", F.lit(-1)), allowMissingColumns=True)
+    sign = F.col("_sign")
+    changes = signed.groupBy(*publication.by).agg(
+        *[aggregate.of(sign).alias(column) for column, aggregate in publication.aggregates.items()],
+        F.sum(sign).cast("bigint").alias(COUNT),
+    )
+    if open_table(publication.to) is None:
+        append(changes, publication.to, app, fold)
+        return
+    keys = " AND ".join(f"target.`{key}` <=> changes.`{key}`" for key in publication.by)
+    kept = [
+        f"`{column}` = {aggregate.merge(f'target.`{column}`', f'changes.`{column}`')}"
+        for column, aggregate in publication.aggregates.items()
+    ]
+    kept.append(f"{COUNT} = target.{COUNT} + changes.{COUNT}")
+    sql = (
+        f"{keys} WHEN MATCHED AND target.{COUNT} + changes.{COUNT} = 0 THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET {', '.join(kept)} "
+        f"WHEN NOT MATCHED AND changes.{COUNT} > 0 THEN INSERT *"
+    )
+    _merge(run, publication, changes, app, fold, sql)
+
+
+def passed(run: Run) -> int:
+    """The newest fold up to which every publisher has published all that was acked."""
+    newest = newest_fold(run.store)
+    if newest is None:
+        return 0
+    position = newest.number
+    for publication in run.topology.publications.values():
+        done = last_number(open_table(publication.to), app_id(run, publication))
+        waiting = acked_folds(run, done, newest.number)
+        if waiting:
+            position = min(position, waiting[0].fold - 1)
+    return position
+
+

@@ -1,0 +1,240 @@
+"""Replay: batches of a spout that emit chosen messages again, by themselves when due, or by hand.
+
+A replay fixes its batch number before it reads the ledger, and leaves out messages that a replay
+logged after that fold has emitted already. If another run wins the number, it leaves: what it chose
+may be in the other's batch. Otherwise a second replay of one fold would emit an attempt twice.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from acker.errors import SettingsError, TopologyError
+from acker.events import State
+from acker.ledger import NOW, Fold, newest_fold
+from acker.schemas import LEDGER, REPLAY_REQUESTS, SCHEMAS
+from acker.tables import query
+from pipeline.batch import messages_table, plan, unfinished
+from pipeline.journal import Batch
+from pipeline.run import Run
+from pipeline.topology import Component
+
+SELECTABLE = (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)
+
+
+@dataclass(frozen=True)
+class Emission:
+    """One message to emit again."""
+
+    source_partition: str
+    source_offset: int
+    attempt: int
+    replaces: int | None  # the acked root whose published rows the new attempt is to replace
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which messages to replay by hand, by each message's newest state. Conditions are joined by AND.
+
+    Args:
+        states: of `SELECTABLE`; messages in flight cannot be chosen.
+        spout: a spout's name.
+        positions: (source_partition, source_offset).
+        since, until: bounds of the time of emission, both included.
+        reason: text that the reason contains, in upper or lower case.
+        limit: at most so many messages, those with the lowest positions.
+    """
+
+    states: tuple[State, ...] = (State.DEAD_LETTER,)
+    spout: str | None = None
+    positions: tuple[tuple[str, int], ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    reason: str | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        wrong = [state for state in self.states if state not in SELECTABLE]
+        if wrong or not self.states:
+            raise SettingsError(
+                f"A replay selects messages that are {', '.join(SELECTABLE)}; "
+                f"not {', '.join(wrong) or 'none'}. Messages in flight are left alone."
+            )
+        if self.limit is not None and self.limit < 1:
+            raise SettingsError(f"limit must be 1 or more, not {self.limit}.")
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What a selection finds in the ledger."""
+
+    messages: dict[str, list[Emission]]  # by spout
+    in_flight: int  # that match but for their state
+
+    @property
+    def count(self) -> int:
+        """Messages to replay."""
+        return sum(len(messages) for messages in self.messages.values())
+
+
+def plan_due(run: Run, spout: Component) -> Batch | None:
+    """Plan a batch of the spout's messages that are due in the newest fold; None where there are none."""
+    number = run.journal.newest_number(spout.name) + 1
+    if unfinished(run, spout.name) is not None:
+        return None
+    fold = newest_fold(run.store)
+    if fold is None or fold.number == 0:
+        return None
+    now = run.clock()
+    rows = query(
+        "SELECT source_partition, source_offset, attempt, replaces FROM ledger "
+        f"WHERE live_in = {fold.number} AND state = 'retrying' AND spout = '{spout.name}' "
+        f"AND retry_at <= to_timestamp('{now.isoformat()}') "
+        f"ORDER BY retry_at, source_partition, source_offset LIMIT {run.topology.batch_rows}",
+        ledger=run.store.require(LEDGER),
+    )
+    due = [Emission(**row) for row in rows]
+    return _plan_emissions(run, spout, due, fold, number)
+
+
+def _plan_emissions(
+    run: Run, spout: Component, messages: Iterable[Emission], fold: Fold, number: int
+) -> Batch | None:
+    emitted = _emitted_since(run, spout.name, fold)
+    chosen = [m for m in messages if (m.source_partition, m.source_offset) not in emitted]
+    if not chosen:
+        return None
+    by_partition: dict[str, list[tuple[int, int, int | None]]] = {}
+    for m in chosen:
+        by_partition.setdefault(m.source_partition, []).append((m.source_offset, m.attempt, m.replaces))
+    batch = plan(run, spout, "replay", {"messages": by_partition}, number)
+    return batch if batch.run_id == run.run_id else None
+
+
+def _emitted_since(run: Run, spout: str, fold: Fold) -> set[tuple[str, int]]:
+    """Messages of replay batches that the fold has not seen."""
+    folded = fold.logged.get(spout, 0)
+    batches = run.journal.rows(f"component = '{spout}' AND kind = 'replay' AND batch > {folded}")
+    return {
+        (row["source_partition"], row["source_offset"])
+        for batch in batches
+        for row in messages_table(batch.input).to_pylist()
+    }
+
+
+def select(run: Run, selection: Selection) -> Matched:
+    """Find what a selection matches, by each message's newest row in the ledger."""
+    fold = newest_fold(run.store)
+    if fold is None:
+        return Matched({}, 0)
+    if selection.spout is not None and selection.spout not in {s.name for s in run.topology.spouts}:
+        raise SettingsError(f"Topology {run.topology.name} has no spout called {selection.spout}.")
+    chosen = " OR ".join(f"state = '{state}'" for state in selection.states)
+    rows = query(
+        f"""
+        WITH now AS (SELECT * FROM ledger WHERE {NOW.format(fold=fold.number)}),
+        numbered AS (
+            SELECT *, row_number() OVER (
+                PARTITION BY spout, source_partition, source_offset
+                ORDER BY attempt DESC, fold DESC) AS n
+            FROM now WHERE state NOT IN ('failed', 'timed_out')),
+        acked AS (
+            SELECT spout AS s, source_partition AS p, source_offset AS o, max(attempt) AS attempt
+            FROM now WHERE state = 'acked' GROUP BY spout, source_partition, source_offset),
+        replaced AS (
+            SELECT s, p, o, root_id AS replaces FROM acked JOIN now ON spout = s
+            AND source_partition = p AND source_offset = o AND now.attempt = acked.attempt
+            AND state = 'acked')
+        SELECT spout, source_partition, source_offset, state, attempt, replaced.replaces AS replaces
+        FROM numbered LEFT JOIN replaced ON spout = s AND source_partition = p AND source_offset = o
+        WHERE n = 1 AND (state = 'pending' OR {chosen}) {_conditions(selection)}
+        ORDER BY spout, source_partition, source_offset
+        """,
+        ledger=run.store.require(LEDGER),
+    )
+    messages: dict[str, list[Emission]] = {}
+    found = [row for row in rows if row["state"] != State.PENDING]
+    for row in found[: selection.limit]:
+        # A retrying row names the attempt to come, every other one the attempt that was.
+        attempt = row["attempt"] + (row["state"] != State.RETRYING)
+        emission = Emission(row["source_partition"], row["source_offset"], attempt, row["replaces"])
+        messages.setdefault(row["spout"], []).append(emission)
+    return Matched(messages, len(rows) - len(found))
+
+
+def _conditions(selection: Selection) -> str:
+    terms = []
+    if selection.spout is not None:
+        terms.append(f"spout = {_text(selection.spout)}")
+    if selection.positions:
+        any_of = [f"(source_partition = {_text(p)} AND source_offset = {int(o)})" for p, o in selection.positions]
+        terms.append(f"({' OR '.join(any_of)})")
+    if selection.since is not None:
+        terms.append(f"emitted_at >= to_timestamp('{selection.since.isoformat()}')")
+    if selection.until is not None:
+        terms.append(f"emitted_at <= to_timestamp('{selection.until.isoformat()}')")
+    if selection.reason is not None:
+        terms.append(f"strpos(lower(reason), {_text(selection.reason.lower())}) > 0")
+    return "".join(f" AND {term}" for term in terms)
+
+
+def _text(value: str) -> str:
+    """A SQL string literal: people's text must not become SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def plan_by_hand(run: Run, selection: Selection, why: str, requested_by: str) -> tuple[Matched, list[Batch]]:
+    """Record a request and plan its batches.
+
+    Raises:
+        TopologyError: acked messages are chosen and a published aggregate cannot take them back.
+    """
+    numbers = {spout.name: run.journal.newest_number(spout.name) + 1 for spout in run.topology.spouts}
+    fold = newest_fold(run.store)
+    matched = select(run, selection)
+    refuse_irreversible(run, matched)
+    _record(run, selection, matched, why, requested_by)
+    batches = []
+    for spout in run.topology.spouts:
+        messages = matched.messages.get(spout.name, [])
+        if messages and fold is not None:
+            batch = _plan_emissions(run, spout, messages, fold, numbers[spout.name])
+            if batch is not None:
+                batches.append(batch)
+    return matched, batches
+
+
+def refuse_irreversible(run: Run, matched: Matched) -> None:
+    """Refuse to replay acked messages where a published aggregate could not take them back.
+
+    Raises:
+        TopologyError: naming the table and the aggregate.
+    """
+    if all(m.replaces is None for messages in matched.messages.values() for m in messages):
+        return
+    for publication in run.topology.publications.values():
+        for column, aggregate in publication.aggregates.items():
+            if not aggregate.reversible:
+                raise TopologyError(
+                    f"Acked messages cannot be replayed: {column} of {publication.to} is a "
+                    f"{type(aggregate).__name__}, and what it took in cannot be taken back. "
+                    "Drop that column, or rebuild the table from its source."
+                )
+
+
+def _record(run: Run, selection: Selection, matched: Matched, why: str, requested_by: str) -> None:
+    request_id = uuid.uuid4().hex
+    described: dict[str, Any] = asdict(selection)
+    row = {
+        "request_id": request_id,
+        "requested_by": requested_by,
+        "requested_at": run.clock(),
+        "why": why,
+        "selection": json.dumps(described, default=str),
+        "matched": matched.count,
+    }
+    frame = run.spark.createDataFrame([row], SCHEMAS[REPLAY_REQUESTS].columns).coalesce(1)
+    run.store.append(frame, REPLAY_REQUESTS, request_id, 1)

@@ -1,0 +1,89 @@
+"""What every step of a run shares: the topology, its store, Spark, the clock and who is asking."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from acker.tables import Store
+from pipeline.journal import Journal
+from pipeline.topology import Topology
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that has become durable, told to whoever watches the run."""
+
+    name: str  # planned, written, logged, folded, published; folding and narrowing before they are done
+    component: str  # "acker" for folds
+    number: int  # of the batch or fold
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+def utc_now() -> datetime:
+    """The clock of every run that is not given another."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a topology against a store.
+
+    Args:
+        clock: gives the time, with a time zone; read once per step and written into rows as a literal.
+        on_step: called after each step, in this thread; it may raise or never return.
+    """
+
+    topology: Topology
+    store: Store
+    spark: SparkSession
+    clock: Callable[[], datetime] = utc_now
+    on_step: Callable[[Step], None] = lambda step: None
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @cached_property
+    def journal(self) -> Journal:
+        """The store's journal of batches."""
+        return Journal(self.store)
+
+    def tell(self, name: str, component: str, number: int, **detail: Any) -> None:
+        """Report a step."""
+        self.on_step(Step(name, component, number, detail))
+
+    def tuples(self, component: str, batches: list[int]) -> DataFrame:
+        """Tuples that a component emitted in some batches, with all columns of its stream."""
+        return self.rows(component, batches).where("_kind IS NULL")
+
+    def rows(self, component: str, batches: list[int]) -> DataFrame:
+        """Rows of a component's stream of some batches."""
+        frame = self.store.read(self.spark, stream(component))
+        return frame.where(in_batches(batches))
+
+
+def stream(component: str) -> str:
+    """The table that holds a component's stream."""
+    return f"streams/{component}"
+
+
+def in_batches(batches: list[int]) -> str:
+    """A condition on `_batch`, on which files are skipped; runs of numbers become ranges."""
+    if not batches:
+        return "false"
+    runs: list[list[int]] = []
+    for number in sorted(batches):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return "(" + " OR ".join(f"_batch BETWEEN {low} AND {high}" for low, high in runs) + ")"
+
+
+def user_columns(frame: DataFrame) -> list[str]:
+    """A stream's columns without those that the system keeps."""
+    return [column for column in frame.columns if not column.startswith("_")]
+
+

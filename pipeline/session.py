@@ -1,0 +1,120 @@
+"""The only place that makes a Spark session. Every session is a client of a Spark Connect server."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from types import FrameType
+from urllib.parse import urlsplit
+
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.retries import DefaultPolicy
+
+from acker.errors import ServerError
+from pipeline import server
+from pipeline.settings import Settings
+
+_DEFAULT_PORT = 15002  # Spark Connect's own
+
+# The client tries again for ten minutes by default. A server that has died has lost the session as well, so
+# the sooner the caller hears of it the better; five tries take 17 s.
+_RETRIES = 5
+
+# Spark's client prints every error as JSON on stderr, in addition to raising it.
+_NOISY_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+def connect(settings: Settings) -> SparkSession:
+    """A new session, isolated from all others: on `SPARK_REMOTE` if set, else on the project's own server.
+
+    Raises:
+        ServerError: The server does not answer or does not start.
+    """
+    return _session(_url(settings))
+
+
+@contextlib.contextmanager
+def owned_session(settings: Settings) -> Iterator[SparkSession]:
+    """A session whose server, if it has to be started for it, ends with it. For the main thread.
+
+    The server ends as well where the block is left by Ctrl-C or SIGTERM, and on Linux where this process is
+    killed.
+
+    Raises:
+        ServerError: The server does not answer or does not start.
+    """
+    with _exit_on_sigterm(), contextlib.ExitStack() as stack:
+        if settings.remote is None and server.find(settings) is None:
+            stack.enter_context(_owned_server(settings))
+        url = _url(settings)
+        session = _session(url)
+        try:
+            yield session
+        finally:
+            if not server.is_listening(*_address(url)):
+                session.client.close()  # or `stop` would try for long to tell a dead server
+            session.stop()
+
+
+@contextlib.contextmanager
+def _owned_server(settings: Settings) -> Iterator[None]:
+    started = server.start(settings, owned=True)
+    try:
+        yield
+    finally:
+        # Another client may have been the faster one, and then the server is not this one's to stop.
+        if started.owner == os.getpid():
+            server.stop(settings)
+
+
+@contextlib.contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit, since its default ends the process without any `finally`."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    # Signals can be handled in the main thread alone, and a handler of the caller's own comes first.
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    ):
+        yield
+        return
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _session(url: str) -> SparkSession:
+    for name in _NOISY_LOGGERS:
+        # By way of pyspark's class: a plain logger of this name would not take the arguments it is given.
+        PySparkLogger.getLogger(name).setLevel("CRITICAL")
+    # The error that follows says the same.
+    warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
+    session: SparkSession = SparkSession.builder.remote(url).create()
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+    return session
+
+
+def _url(settings: Settings) -> str:
+    if settings.remote is None:
+        return server.start(settings).url
+    # Fail at once where nothing listens: the client itself would try for a while, and then say little.
+    if not server.is_listening(*_address(settings.remote)):
+        raise ServerError(
+            f"No Spark Connect server answers at {settings.remote}. "
+            "Start it, or unset SPARK_REMOTE to use the project's own."
+        )
+    return settings.remote
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url.partition(";")[0])
+    return parts.hostname or "", parts.port or _DEFAULT_PORT

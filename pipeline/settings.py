@@ -1,0 +1,122 @@
+"""The settings of a deployment: read once from the environment, checked, and frozen."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from acker.errors import SettingsError
+
+PROJECT_ROOT = Path(__file__).resolve().parents[1]
+
+_STORE_SCHEMES = ("file", "s3a", "abfss", "gs", "hdfs")
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
+_IMPORT_STRING = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*$")
+_MEMORY = re.compile(r"^[1-9]\d*[kmgt]$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where things are and what to run them with. A variable that is empty counts as not set.
+
+    Attributes:
+        home: `PIPELINE_HOME`, the folder of the server's state and logs. Default: `data` below the
+            current folder.
+        store: `PIPELINE_STORE`, a path or URI below which all Delta tables are. A local path becomes
+            absolute, since the server resolves it and has a current folder of its own. Default: `store`
+            below `home`.
+        topologies: `PIPELINE_TOPOLOGIES`, the registered topologies as import strings
+            `package.module:attribute`, with commas between them. Default: the word count example.
+        remote: `SPARK_REMOTE`, the `sc://host:port` of a Spark Connect server that somebody else runs.
+            Default: none, and the project starts a server of its own.
+        driver_memory: `PIPELINE_DRIVER_MEMORY`, the heap of the project's own server. Default: `4g`.
+        jars: `PIPELINE_JARS`, the folder of the jars that its own server loads. Default: `jars` in the
+            project's folder, where `make setup` puts them.
+    """
+
+    home: Path
+    store: str
+    topologies: tuple[str, ...]
+    remote: str | None
+    driver_memory: str
+    jars: Path
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
+        """Read the settings from environment variables.
+
+        Raises:
+            SettingsError: A variable has a value that cannot serve.
+        """
+
+        def value(name: str, default: str) -> str:
+            return environ.get(name, "").strip() or default
+
+        home = _folder("PIPELINE_HOME", value("PIPELINE_HOME", "data"))
+        return cls(
+            home=home,
+            store=_store(value("PIPELINE_STORE", str(home / "store"))),
+            topologies=_topologies(value("PIPELINE_TOPOLOGIES", "pipeline.examples.wordcount:topology")),
+            remote=_remote(value("SPARK_REMOTE", "")),
+            driver_memory=_memory(value("PIPELINE_DRIVER_MEMORY", "4g")),
+            jars=_folder("PIPELINE_JARS", value("PIPELINE_JARS", str(PROJECT_ROOT / "jars"))),
+        )
+
+
+def _absolute(path: str) -> Path:
+    # Not resolved: a link may be how an operator names the place, and moves it later.
+    return Path(os.path.abspath(Path(path).expanduser()))
+
+
+def _folder(name: str, text: str) -> Path:
+    path = _absolute(text)
+    if path.exists() and not path.is_dir():
+        raise SettingsError(f"{name} is {text!r}, which is a file. Set it to a folder.")
+    return path
+
+
+def _store(text: str) -> str:
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return str(_folder("PIPELINE_STORE", text))
+    if scheme[1] not in _STORE_SCHEMES:
+        raise SettingsError(
+            f"PIPELINE_STORE is {text!r}, and {scheme[1]!r} is no scheme that Spark and deltalake both "
+            f"know. Set it to a path or to a URI of {', '.join(_STORE_SCHEMES)}."
+        )
+    if not text[scheme.end() :].startswith("/"):
+        raise SettingsError(
+            f"PIPELINE_STORE is {text!r}, which is not absolute. Set it to a path or to {scheme[1]}:///…"
+        )
+    return text.rstrip("/")
+
+
+def _topologies(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if not _IMPORT_STRING.match(name):
+            raise SettingsError(
+                f"PIPELINE_TOPOLOGIES names {name!r}, which is no import string. "
+                "Write package.module:attribute, with commas between several."
+            )
+    return names
+
+
+def _remote(text: str) -> str | None:
+    if not text:
+        return None
+    if not re.match(r"^sc://[^/:;]+(:\d+)?(/|$)", text):
+        raise SettingsError(
+            f"SPARK_REMOTE is {text!r}, which is no Spark Connect server. "
+            "Set it to sc://host:port, or unset it to use the project's own server."
+        )
+    return text
+
+
+def _memory(text: str) -> str:
+    if not _MEMORY.match(text):
+        raise SettingsError(
+            f"PIPELINE_DRIVER_MEMORY is {text!r}, which is no amount of memory. Set it to one such as 4g."
+        )
+    return text.lower()

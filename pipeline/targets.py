@@ -1,0 +1,56 @@
+"""Published tables that exist already: what they would refuse fails a message before it is acked.
+
+A row that broke a table's NOT NULL or CHECK constraint would otherwise abort the publish of a whole
+fold, long after its message was acked.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from acker.errors import BoltError
+from acker.events import Kind
+from acker.tables import open_table
+from pipeline.run import Run, user_columns
+
+_CHECK = "delta.constraints."
+
+
+def refusals(run: Run, component: str, rows: DataFrame) -> DataFrame:
+    """`rows` of a published component, those that its table would refuse turned into failures.
+
+    Raises:
+        BoltError: a column's type differs from the table's, so that every row would be refused.
+    """
+    publication = run.topology.publications.get(component)
+    table = None if publication is None or publication.by else open_table(publication.to)
+    if publication is None or table is None:
+        return rows
+    target = run.spark.read.format("delta").load(publication.to)
+    types = dict(target.dtypes)
+    for column, found in rows.dtypes:
+        if column in user_columns(rows) and types.get(column, found) != found:
+            raise BoltError(
+                f"{component} emits {column} as {found}, but {publication.to} has it as {types[column]}. "
+                "Cast it in the bolt, or publish to a new table."
+            )
+    emitted = set(user_columns(rows))
+    rules = {
+        f"{field.name} is null": F.col(field.name).isNull()
+        for field in target.schema.fields
+        if not field.nullable and field.name in emitted
+    }
+    for key, expression in table.metadata().configuration.items():
+        if key.startswith(_CHECK):
+            # A constraint holds unless it is false or null, as in Delta.
+            broken = ~F.coalesce(F.expr(expression), F.lit(False))
+            rules[f"breaks the constraint {key.removeprefix(_CHECK)}: {expression}"] = broken
+    if not rules:
+        return rows
+    reason = F.coalesce(*[F.when(broken, F.lit(f"{publication.to}: {text}")) for text, broken in rules.items()])
+    refused = F.col("_kind").isNull() & reason.isNotNull()
+    return rows.withColumns(
+        {
+            "_error": F.when(refused, reason).otherwise(F.col("_error")),
+            "_kind": F.when(refused, Kind.FAIL.value).otherwise(F.col("_kind")),
+        }
+    )

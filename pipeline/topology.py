@@ -1,0 +1,262 @@
+"""Topologies: spouts, bolts, how they connect, and what they publish. No Spark session is needed to build one.
+
+A topology is checked when it is built: names and publishers as they are added, the graph by `validate`,
+which every command calls before it does anything else.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from acker.errors import SettingsError, TopologyError
+from acker.retry import ExponentialBackoff, RetryPolicy
+from acker.timeouts import DEFAULT_WINDOWS, Timeouts
+from pipeline.aggregates import Aggregate
+from pipeline.paths import absolute
+from pipeline.spouts import Spout
+
+DEFAULT_BATCH_ROWS = 100_000
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?")
+
+DataFrameFunction = Callable[..., DataFrame]
+TupleFunction = Callable[[Any], Iterable[Any] | None]
+
+
+@dataclass(frozen=True)
+class Component:
+    """A spout or a bolt of one topology."""
+
+    name: str
+    inputs: tuple[str, ...] = ()  # names of the components whose streams it reads; none on a spout
+    source: Spout | None = None  # on a spout
+    function: DataFrameFunction | TupleFunction | None = None  # on a bolt
+    schema: str | None = None  # DDL of what a basic bolt emits; None on every other component
+
+    @property
+    def is_spout(self) -> bool:
+        """Whether it reads a source and not streams."""
+        return self.source is not None
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Where the tuples of a component appear once their messages are acked."""
+
+    component: str
+    to: str  # path or URI of a Delta table
+    by: tuple[str, ...] = ()  # key of a running aggregate; none: rows are appended
+    aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
+
+
+class Topology:
+    """A named graph of spouts and bolts.
+
+    Args:
+        name: lower case letters, digits and underscores; it names the topology's folder in the store.
+        message_timeout: a timedelta, a text such as "10 minutes", or None for no timeouts.
+        windows: see `acker.timeouts.Timeouts`.
+        hard_timeout: as message_timeout; see `acker.timeouts.Timeouts`.
+        retry: when failed messages are tried again; the default retries three times.
+        max_pending: spouts stop reading new messages while this many are in flight; None: never.
+        batch_rows: about how many rows one batch of a component takes in.
+
+    Raises:
+        TopologyError: the name is not usable.
+        SettingsError: a number or duration is out of range.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        message_timeout: timedelta | str | None = "10 minutes",
+        windows: int = DEFAULT_WINDOWS,
+        hard_timeout: timedelta | str | None = None,
+        retry: RetryPolicy | None = None,
+        max_pending: int | None = None,
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+    ) -> None:
+        _check_name("topology", name)
+        for what, number in (("max_pending", max_pending), ("batch_rows", batch_rows)):
+            if number is not None and number < 1:
+                raise SettingsError(f"{what} of topology {name} must be 1 or more, not {number}.")
+        self.name = name
+        self.timeouts = Timeouts(duration(message_timeout), windows, duration(hard_timeout))
+        self.retry: RetryPolicy = ExponentialBackoff() if retry is None else retry
+        self.max_pending = max_pending
+        self.batch_rows = batch_rows
+        self.components: dict[str, Component] = {}
+        self.publications: dict[str, Publication] = {}  # by component
+
+    def spout(self, name: str, source: Spout) -> Component:
+        """Add a spout that reads `source`."""
+        return self._add(Component(name, source=source))
+
+    def bolt(
+        self, *inputs: Component | str, name: str | None = None
+    ) -> Callable[[DataFrameFunction], Component]:
+        """Add the decorated function as a DataFrame bolt.
+
+        The function takes one DataFrame per input, each with a column `anchor`, and returns one whose
+        rows keep the anchor of the tuple that they came from. `pipeline.bolts.fail_when` fails a row.
+
+        Args:
+            inputs: components, or their names where they are added later.
+            name: the bolt's name; the function's own by default.
+        """
+
+        def add(function: DataFrameFunction) -> Component:
+            return self._add(Component(name or function.__name__, _names(inputs), function=function))
+
+        return add
+
+    def basic_bolt(
+        self, *inputs: Component | str, schema: str, name: str | None = None
+    ) -> Callable[[TupleFunction], Component]:
+        """Add the decorated function as a basic bolt, called with one tuple at a time.
+
+        The function takes a `pyspark.sql.Row` and yields rows as dicts or tuples; what it yields is
+        anchored to the tuple, which is acked when it returns and failed when it raises.
+
+        Args:
+            inputs: components, or their names where they are added later; all with the same columns.
+            schema: DDL of the rows that it yields, such as "word string, length int".
+            name: the bolt's name; the function's own by default.
+        """
+
+        def add(function: TupleFunction) -> Component:
+            bolt = Component(name or function.__name__, _names(inputs), function=function, schema=schema)
+            return self._add(bolt)
+
+        return add
+
+    def publish(
+        self,
+        component: Component | str,
+        to: str,
+        by: str | Iterable[str] = (),
+        aggregates: Mapping[str, Aggregate] | None = None,
+    ) -> None:
+        """Publish a component's tuples to the Delta table `to`, once their messages are acked.
+
+        Without `by` the rows are appended, with a column `_root_id`. With it the table holds one row
+        per key, with the running `aggregates` over all tuples published so far.
+
+        Raises:
+            TopologyError: the component or the table is published already, or `by` and `aggregates`
+                do not come together.
+        """
+        name = component if isinstance(component, str) else component.name
+        keys = (by,) if isinstance(by, str) else tuple(by)
+        if bool(keys) != bool(aggregates):
+            raise TopologyError(f"publish of {name}: `by` and `aggregates` come together or not at all.")
+        target = absolute(to)
+        for other in self.publications.values():
+            if other.component == name:
+                raise TopologyError(f"{name} is published twice in topology {self.name}; once is enough.")
+            if other.to == target:
+                raise TopologyError(
+                    f"{other.component} and {name} are both published to {target}; "
+                    "give each a table of its own."
+                )
+        self.publications[name] = Publication(name, target, keys, dict(aggregates or {}))
+
+    def validate(self) -> None:
+        """Check the graph as a whole.
+
+        Raises:
+            TopologyError: there is no spout, an input or a published component is unknown, a bolt
+                reads nothing or the same input twice, or there is a cycle.
+        """
+        if not any(component.is_spout for component in self.components.values()):
+            raise TopologyError(f"Topology {self.name} has no spout; add one with topology.spout(...).")
+        for component in self.components.values():
+            for upstream in component.inputs:
+                if upstream not in self.components:
+                    raise TopologyError(
+                        f"{component.name} reads {upstream}, which topology {self.name} does not have."
+                    )
+            if not component.is_spout and not component.inputs:
+                raise TopologyError(f"Bolt {component.name} of topology {self.name} reads nothing.")
+            if len(set(component.inputs)) < len(component.inputs):
+                raise TopologyError(f"Bolt {component.name} of topology {self.name} reads an input twice.")
+        for name in self.publications:
+            if name not in self.components:
+                raise TopologyError(f"Topology {self.name} publishes {name}, which it does not have.")
+        self.order()
+
+    def order(self) -> list[Component]:
+        """Components, each after those that it reads.
+
+        Raises:
+            TopologyError: there is a cycle.
+        """
+        try:
+            names = list(
+                TopologicalSorter({c.name: c.inputs for c in self.components.values()}).static_order()
+            )
+        except CycleError as error:
+            circle = " → ".join(error.args[1])
+            raise TopologyError(f"Topology {self.name} has a cycle: {circle}.") from error
+        return [self.components[name] for name in names]
+
+    def consumers(self, name: str) -> tuple[str, ...]:
+        """Names of the bolts that read a component's stream; each is an edge."""
+        return tuple(c.name for c in self.components.values() if name in c.inputs)
+
+    @property
+    def spouts(self) -> tuple[Component, ...]:
+        """The spouts, in the order in which they were added."""
+        return tuple(component for component in self.components.values() if component.is_spout)
+
+    @property
+    def bolts(self) -> tuple[Component, ...]:
+        """The bolts, each after those that it reads."""
+        return tuple(component for component in self.order() if not component.is_spout)
+
+    def _add(self, component: Component) -> Component:
+        _check_name("component", component.name)
+        if component.name in self.components:
+            raise TopologyError(
+                f"Topology {self.name} has two components called {component.name}; rename one."
+            )
+        self.components[component.name] = component
+        return component
+
+
+def duration(text: timedelta | str | None) -> timedelta | None:
+    """A duration from a text such as "90 seconds".
+
+    Raises:
+        SettingsError: it is not a positive duration.
+    """
+    if text is None:
+        return None
+    if isinstance(text, str):
+        match = _DURATION.fullmatch(text.strip())
+        if match is None:
+            raise SettingsError(
+                f"{text!r} is not a duration; write a positive number and a unit, such as '10 minutes'."
+            )
+        text = timedelta(**{f"{match[2]}s": float(match[1])})
+    if text <= timedelta(0):
+        raise SettingsError(f"A timeout must be longer than 0, not {text}; None switches timeouts off.")
+    return text
+
+
+def _check_name(what: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise TopologyError(
+            f"{name!r} cannot name a {what}: use lower case letters, digits and underscores, a letter first."
+        )
+
+
+def _names(inputs: Iterable[Component | str]) -> tuple[str, ...]:
+    return tuple(each if isinstance(each, str) else each.name for each in inputs)

@@ -1,0 +1,147 @@
+"""The server as a process: when it is there, who shares it, and that nothing is left of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from acker.errors import ServerError
+from pipeline import server
+from pipeline.session import connect
+from pipeline.settings import PROJECT_ROOT, Settings
+
+START = "from pipeline import server; from pipeline.settings import Settings; "
+PRINT_STARTED = START + "print(server.start(Settings.from_env()).pid)"
+PRINT_FOUND = START + "print(server.find(Settings.from_env()).pid)"
+OWN_AND_WAIT = (
+    "from pipeline.session import owned_session; from pipeline.settings import Settings; import time\n"
+    "with owned_session(Settings.from_env()):\n"
+    "    print('up', flush=True)\n"
+    "    time.sleep(600)\n"
+)
+
+UDF_OVER_DELTA = """
+import sys
+from pyspark.sql import functions as F
+from pipeline.session import connect
+from pipeline.settings import Settings
+
+spark = connect(Settings.from_env())
+spark.range(300_000).write.format("delta").save(sys.argv[1])
+next_number = F.udf(lambda number: number + 1, "long")
+table = spark.read.format("delta").load(sys.argv[1])
+print(table.select(next_number("id").alias("n")).agg(F.sum("n")).first()[0])
+"""
+
+
+def python(environ: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", *arguments]
+    return subprocess.Popen(command, cwd=PROJECT_ROOT, env=environ, stdout=subprocess.PIPE, text=True)
+
+
+def is_gone(pid: int, within_seconds: float) -> bool:
+    deadline = time.monotonic() + within_seconds
+    while time.monotonic() < deadline:
+        if server._start_time(pid) is None:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.fixture
+def own_home(tmp_path):
+    """The environment of child processes that share a home without a server."""
+    names = {"PIPELINE_HOME": str(tmp_path / "home"), "PIPELINE_DRIVER_MEMORY": "1g", "SPARK_REMOTE": ""}
+    yield os.environ | names
+    server.stop(Settings.from_env(names))
+
+
+def test_two_starts_at_once_give_one_server_that_is_found_again_until_it_is_stopped(own_home):
+    settings = Settings.from_env(own_home)
+    assert server.find(settings) is None
+    first, second = python(own_home, PRINT_STARTED), python(own_home, PRINT_STARTED)
+    pids = {first.communicate()[0].strip(), second.communicate()[0].strip()}
+    third = python(own_home, PRINT_FOUND).communicate()[0].strip()
+    running = server.find(settings)
+    assert running is not None
+    assert pids == {third} == {str(running.pid)}
+    assert server.stop(settings)
+    assert is_gone(running.pid, within_seconds=0.5)
+    assert not server.is_listening("127.0.0.1", running.port)
+    assert server.find(settings) is None
+    assert not server.stop(settings)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone can end a process with its parent")
+def test_a_killed_owner_leaves_no_server(own_home):
+    owner = python(own_home, OWN_AND_WAIT)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "up\n"
+    running = server.find(Settings.from_env(own_home))
+    assert running is not None
+    owner.kill()
+    owner.communicate()
+    assert is_gone(running.pid, within_seconds=10)
+    assert not server.is_listening("127.0.0.1", running.port)
+
+
+def test_an_owner_that_is_told_to_end_stops_its_server_first(own_home):
+    owner = python(own_home, OWN_AND_WAIT)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "up\n"
+    running = server.find(Settings.from_env(own_home))
+    assert running is not None
+    owner.send_signal(signal.SIGTERM)
+    owner.communicate()
+    assert is_gone(running.pid, within_seconds=0.5)
+
+
+def test_a_plain_python_udf_over_a_delta_scan_answers(environment, store_uri):
+    command = [sys.executable, "-c", UDF_OVER_DELTA, f"{store_uri}/numbers"]
+    done = subprocess.run(
+        command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert (done.stdout, done.returncode) == ("45000150000\n", 0), done.stderr
+
+
+def test_a_start_that_fails_names_the_log_and_its_reason(tmp_path):
+    home = tmp_path / "home"
+    settings = Settings.from_env({"PIPELINE_HOME": str(home), "PIPELINE_DRIVER_MEMORY": "99999g"})
+    with pytest.raises(ServerError, match=r"did not start: Could not reserve .* The log is ") as raised:
+        server.start(settings)
+    assert str(home / "server" / "server.log") in str(raised.value)
+    assert server.find(settings) is None
+
+
+def test_a_remote_that_does_not_answer_is_named_at_once():
+    with pytest.raises(ServerError, match=r"No Spark Connect server answers at sc://127\.0\.0\.1:9\."):
+        connect(Settings.from_env({"SPARK_REMOTE": "sc://127.0.0.1:9"}))
+
+
+def test_missing_jars_are_answered_with_the_command_that_fetches_them(tmp_path):
+    settings = Settings.from_env({"PIPELINE_HOME": str(tmp_path), "PIPELINE_JARS": str(tmp_path / "none")})
+    with pytest.raises(ServerError, match="run `make setup`"):
+        server.start(settings)
+
+
+def test_without_java_the_server_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ServerError, match=r"^Install Java 17 or 21 [^.]*\.$"):
+        server.start(Settings.from_env({"PIPELINE_HOME": str(tmp_path)}))
+
+
+def test_without_java_the_setup_says_what_to_install(tmp_path):
+    done = subprocess.run(
+        ["/bin/bash", Path("scripts/setup.sh")],
+        cwd=PROJECT_ROOT,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    sentence = "Install Java 17 or 21 and put it on the PATH or name its folder in JAVA_HOME.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)

@@ -1,0 +1,41 @@
+"""Fixtures that every tier may use. All tests share one Spark server, which ends with the test run."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import server
+from pipeline.session import owned_session
+from pipeline.settings import Settings
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of the shared server. The developer's own environment takes no part in them."""
+    home = tmp_path_factory.mktemp("home")
+    return Settings.from_env({"PIPELINE_HOME": str(home), "PIPELINE_DRIVER_MEMORY": "2g"})
+
+
+@pytest.fixture(scope="session")
+def spark(settings: Settings) -> Iterator[SparkSession]:
+    """A session on the shared server."""
+    with owned_session(settings) as session:
+        yield session
+
+
+@pytest.fixture
+def environment(spark: SparkSession, settings: Settings, tmp_path) -> dict[str, str]:
+    """Environment of a child process that uses the shared server and a home and store of its own."""
+    running = server.find(settings)
+    assert running is not None
+    ours = {"SPARK_REMOTE": running.url, "PIPELINE_HOME": str(tmp_path / "home")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PIPELINE_")}
+    return kept | ours
+
+
+@pytest.fixture
+def store_uri(tmp_path) -> str:
+    """Where a test's Delta tables go."""
+    return str(tmp_path / "store")

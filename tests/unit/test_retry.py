@@ -1,0 +1,78 @@
+import math
+
+import pytest
+
+from acker.errors import SettingsError
+from acker.retry import ExponentialBackoff, RetryPolicy
+
+
+def delays(policy: RetryPolicy, failures: int) -> list[float | None]:
+    return [policy.delay_seconds(n) for n in range(1, failures + 1)]
+
+
+def test_delays_grow_by_the_multiplier() -> None:
+    assert delays(ExponentialBackoff(initial_seconds=8, multiplier=2), 3) == [8, 16, 32]
+
+
+def test_delays_stop_growing_at_the_cap() -> None:
+    policy = ExponentialBackoff(initial_seconds=1, multiplier=10, cap_seconds=500, limit=None)
+    assert delays(policy, 5) == [1, 10, 100, 500, 500]
+
+
+def test_the_failure_after_the_limit_gives_the_message_up() -> None:
+    policy = ExponentialBackoff(initial_seconds=8, multiplier=2, limit=3)
+    assert delays(policy, 5) == [8, 16, 32, None, None]
+
+
+def test_a_limit_of_0_never_retries() -> None:
+    assert delays(ExponentialBackoff(limit=0), 2) == [None, None]
+
+
+def test_no_limit_never_gives_up() -> None:
+    policy = ExponentialBackoff(limit=None)
+    assert policy.delay_seconds(1_000_000) == 3600
+
+
+# 1.0000001 stays below the cap up to there; 1e300 would overflow at once.
+@pytest.mark.parametrize(
+    ("multiplier", "seconds"), [(2.0, 3600.0), (1e300, 3600.0), (1.0000001, 1.000999950), (1.0, 1.0)]
+)
+def test_the_ten_thousandth_failure_does_not_overflow(multiplier: float, seconds: float) -> None:
+    policy = ExponentialBackoff(initial_seconds=1, multiplier=multiplier, limit=None)
+    assert policy.delay_seconds(10_000) == pytest.approx(seconds, abs=1e-6)
+
+
+def test_delays_never_shrink_nor_pass_the_cap_where_a_long_overflows() -> None:
+    policy = ExponentialBackoff(initial_seconds=0.002, multiplier=2, cap_seconds=10, limit=None)
+    found = [policy.delay_seconds(n) or 0 for n in range(1, 101)]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (0.002, 10)
+
+
+def test_without_an_initial_delay_every_retry_is_due_at_once() -> None:
+    assert delays(ExponentialBackoff(initial_seconds=0, limit=None), 3) == [0, 0, 0]
+
+
+def test_a_policy_of_ones_own_needs_one_method() -> None:
+    class Fibonacci:
+        def delay_seconds(self, failures: int) -> float | None:
+            return [1.0, 1.0, 2.0, None][failures - 1]
+
+    assert delays(Fibonacci(), 4) == [1, 1, 2, None]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"initial_seconds": -1}, "initial_seconds must be 0 or more"),
+        ({"initial_seconds": math.nan}, "initial_seconds must be 0 or more"),
+        ({"multiplier": 0.5}, "multiplier must be 1 or more"),
+        ({"multiplier": math.inf}, "multiplier must be 1 or more"),
+        ({"initial_seconds": 10, "cap_seconds": 9}, "cap_seconds must lie between"),
+        ({"cap_seconds": math.inf}, "cap_seconds must lie between"),
+        ({"limit": -1}, "limit must be 0 or more"),
+    ],
+)
+def test_settings_that_cannot_serve_are_refused(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        ExponentialBackoff(**settings)  # type: ignore[arg-type]

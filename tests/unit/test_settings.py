@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from acker.errors import SettingsError
+from pipeline.settings import PROJECT_ROOT, Settings
+
+
+def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Settings.from_env({}) == Settings(
+        home=tmp_path / "data",
+        store=str(tmp_path / "data" / "store"),
+        topologies=("pipeline.examples.wordcount:topology",),
+        remote=None,
+        driver_memory="4g",
+        jars=PROJECT_ROOT / "jars",
+    )
+
+
+def test_every_variable_is_read():
+    environ = {
+        "PIPELINE_HOME": "/srv/pipeline",
+        "PIPELINE_STORE": "s3a://bucket/store/",
+        "PIPELINE_TOPOLOGIES": "a:one, b.c:two,",
+        "SPARK_REMOTE": "sc://spark.internal:15002",
+        "PIPELINE_DRIVER_MEMORY": "512M",
+        "PIPELINE_JARS": "/srv/jars",
+    }
+    assert Settings.from_env(environ) == Settings(
+        home=Path("/srv/pipeline"),
+        store="s3a://bucket/store",
+        topologies=("a:one", "b.c:two"),
+        remote="sc://spark.internal:15002",
+        driver_memory="512m",
+        jars=Path("/srv/jars"),
+    )
+
+
+def test_an_empty_variable_counts_as_not_set():
+    names = ("PIPELINE_HOME", "PIPELINE_STORE", "PIPELINE_TOPOLOGIES", "SPARK_REMOTE", "PIPELINE_JARS")
+    assert Settings.from_env(dict.fromkeys(names, "")) == Settings.from_env({})
+
+
+def test_a_relative_store_becomes_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Settings.from_env({"PIPELINE_STORE": "tables"}).store == str(tmp_path / "tables")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "advice"),
+    [
+        ("PIPELINE_HOME", __file__, "Set it to a folder"),
+        ("PIPELINE_STORE", __file__, "Set it to a folder"),
+        ("PIPELINE_STORE", "s3://bucket/store", "a URI of file, s3a"),
+        ("PIPELINE_STORE", "file:store", "file:///"),
+        ("PIPELINE_TOPOLOGIES", "pipeline.examples.wordcount", "package.module:attribute"),
+        ("SPARK_REMOTE", "local[*]", "sc://host:port"),
+        ("SPARK_REMOTE", "sc://", "sc://host:port"),
+        ("PIPELINE_DRIVER_MEMORY", "lots", "such as 4g"),
+        ("PIPELINE_DRIVER_MEMORY", "4096", "such as 4g"),
+    ],
+)
+def test_a_bad_value_is_named_together_with_what_to_write_instead(name, value, advice):
+    with pytest.raises(SettingsError) as raised:
+        Settings.from_env({name: value})
+    assert name in str(raised.value)
+    assert repr(value) in str(raised.value)
+    assert advice in str(raised.value)
