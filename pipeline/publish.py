@@ -5,6 +5,7 @@ interrupted changes nothing. What an earlier acked attempt of a message had publ
 commit that brings the later one.
 """
 
+import json
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 from acker.errors import StoreError
 from acker.ledger import newest_fold
 from acker.schemas import LEDGER
-from acker.tables import append, last_number, open_table, query
+from acker.tables import Store, append, last_number, open_table, query
 from pipeline.run import Run, user_columns
 from pipeline.topology import Publication
 
@@ -29,9 +30,14 @@ class Acked:
     replaced: list[tuple[str, int]]  # the same of the roots that they replace
 
 
-def app_id(run: Run, publication: Publication) -> str:
+def app_id(store: Store, publication: Publication) -> str:
     """The transaction id under which a component publishes; a table may serve several stores."""
-    return f"{run.store.uri}/{run.topology.name}/{publication.component}"
+    return store.path(publication.component)
+
+
+def commit_note(store: Store, publication: Publication, fold: int) -> str:
+    """The user metadata of the commit that published a fold, by which `trace` finds its time."""
+    return json.dumps({"published": app_id(store, publication), "fold": fold})
 
 
 def publish(run: Run) -> int:
@@ -41,7 +47,7 @@ def publish(run: Run) -> int:
     if newest is None:
         return commits
     for publication in run.topology.publications.values():
-        position = last_number(open_table(publication.to), app_id(run, publication))
+        position = last_number(open_table(publication.to), app_id(run.store, publication))
         for acked in acked_folds(run, position, newest.number):
             _publish_fold(run, publication, acked)
             run.tell("published", publication.component, acked.fold)
@@ -126,7 +132,7 @@ def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
         (F.col("fold") == acked.fold) & F.col("live_in").isNull() & (F.col("state") == "acked")
     )
     tuples = _tuples_of(run, publication, acked.emissions, settled.select(F.col("root_id").alias("_root_id")))
-    app = app_id(run, publication)
+    app = app_id(run.store, publication)
     old = settled.where(F.col("replaces").isNotNull()).select(F.col("replaces").alias("_root_id"))
     if publication.by:
         replaced = _tuples_of(run, publication, acked.replaced, old) if acked.replaced else None
@@ -134,7 +140,8 @@ def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
     elif acked.replaced and open_table(publication.to) is not None:
         _replace_rows(run, publication, tuples, old, app, acked.fold)
     else:
-        append(tuples, publication.to, app, acked.fold, {"delta.checkpointInterval": "100", "mergeSchema": "true"})
+        note = commit_note(run.store, publication, acked.fold)
+        append(tuples, publication.to, app, acked.fold, {"mergeSchema": "true", "userMetadata": note})
 
 
 def _tuples_of(
@@ -147,15 +154,19 @@ def _tuples_of(
 
 def _merge(run: Run, publication: Publication, source: DataFrame, app: str, fold: int, sql: str) -> None:
     """Run a MERGE into the target as one idempotent commit."""
-    conf = run.spark.conf
+    settings = {
+        "spark.databricks.delta.write.txnAppId": app,
+        "spark.databricks.delta.write.txnVersion": str(fold),
+        "spark.databricks.delta.commitInfo.userMetadata": commit_note(run.store, publication, fold),
+    }
     source.createOrReplaceTempView("changes")
-    conf.set("spark.databricks.delta.write.txnAppId", app)
-    conf.set("spark.databricks.delta.write.txnVersion", str(fold))
+    for key, value in settings.items():
+        run.spark.conf.set(key, value)
     try:
         run.spark.sql(f"MERGE INTO delta.`{publication.to}` AS target USING changes ON {sql}")
     finally:
-        conf.unset("spark.databricks.delta.write.txnAppId")
-        conf.unset("spark.databricks.delta.write.txnVersion")
+        for key in settings:
+            run.spark.conf.unset(key)
         run.spark.catalog.dropTempView("changes")
     if last_number(open_table(publication.to), app) < fold:
         raise StoreError(f"Fold {fold} is not in {publication.to} although it was merged; publish again.")
@@ -196,7 +207,7 @@ def _add_to_aggregates(
         F.sum(sign).cast("bigint").alias(COUNT),
     )
     if open_table(publication.to) is None:
-        append(changes, publication.to, app, fold)
+        append(changes, publication.to, app, fold, {"userMetadata": commit_note(run.store, publication, fold)})
         return
     keys = " AND ".join(f"target.`{key}` <=> changes.`{key}`" for key in publication.by)
     kept = [
@@ -219,7 +230,7 @@ def passed(run: Run) -> int:
         return 0
     position = newest.number
     for publication in run.topology.publications.values():
-        done = last_number(open_table(publication.to), app_id(run, publication))
+        done = last_number(open_table(publication.to), app_id(run.store, publication))
         waiting = acked_folds(run, done, newest.number)
         if waiting:
             position = min(position, waiting[0].fold - 1)

@@ -17,7 +17,7 @@ from acker.events import State
 from acker.ledger import NOW, Fold, newest_fold
 from acker.schemas import LEDGER, REPLAY_REQUESTS, SCHEMAS
 from acker.tables import query
-from pipeline.batch import messages_table, plan, unfinished
+from pipeline.batch import finish, messages_table, plan, unfinished
 from pipeline.journal import Batch
 from pipeline.run import Run
 from pipeline.topology import Component
@@ -98,6 +98,18 @@ def plan_due(run: Run, spout: Component) -> Batch | None:
     )
     due = [Emission(**row) for row in rows]
     return _plan_emissions(run, spout, due, fold, number)
+
+
+def finish_unfinished(run: Run, spout: Component) -> None:
+    """Finish the batch that the spout's last run left, since a replay needs a number of its own."""
+    left = unfinished(run, spout.name)
+    if left is not None:
+        finish(run, spout, left)
+
+
+def size(batch: Batch) -> int:
+    """How many messages a replay batch emits."""
+    return sum(len(messages) for messages in batch.input["messages"].values())
 
 
 def _plan_emissions(

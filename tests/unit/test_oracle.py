@@ -158,13 +158,13 @@ def test_a_message_of_another_partition_does_not_supersede() -> None:
 
 def test_the_first_fail_that_was_logged_gives_the_reason() -> None:
     events = [
-        replace(fail(1, [], "third", by="split"), logged_at=START + MINUTE),
+        replace(fail(1, [], "third", by="count"), logged_at=START + MINUTE),
         replace(fail(1, [], "second", by="words"), logged_at=START),
-        replace(fail(1, [], "first", by="count"), logged_at=START),
+        replace(fail(1, [], "first", by="split"), logged_at=START),
         replace(init(1, A), logged_at=START),
     ]
     found = final(Step(START, tuple(events)))
-    assert [(r.reason, r.component) for r in found.settled] == [("first", "count")]
+    assert [(r.reason, r.component) for r in found.settled] == [("first", "split")]
 
 
 def test_a_fail_without_a_time_comes_first() -> None:

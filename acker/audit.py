@@ -1,0 +1,236 @@
+"""The verdict on a store, judged as Jepsen's total-queue checker judges a history, without Spark.
+
+Every emitted message must be accounted for, and the published tables must hold the tuples of exactly
+one acked attempt of every acked message: what is missing is lost, what nobody acked is unexpected,
+what is there twice is duplicated, and what was acked after a failure is recovered.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalake import DeltaTable
+
+from acker.ledger import NOW, newest_fold
+from acker.schemas import EVENTS, LEDGER
+from acker.tables import Store, query
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """One published table and the stream that feeds it."""
+
+    table: DeltaTable | None  # None where nothing was published yet
+    stream: DeltaTable | None
+    position: int  # the newest fold published
+    counted: str | None = None  # on a table of aggregates, its column of tuples per row
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A message, or a root that no message owns, with what is wrong with it."""
+
+    message: str  # spout:partition:offset, or "root N"
+    why: str
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Counts of messages, by the newest state of each, and the verdict."""
+
+    emitted: int
+    acked: int
+    pending: int
+    retrying: int
+    dead_letter: int
+    lost: int  # gone from the source, or acked and missing from a published table
+    unexpected: int  # published or acked without proof
+    duplicated: int  # published more than once
+    recovered: int  # acked after a failed attempt
+    unpublished: int  # acked in folds that some publisher has yet to publish
+    late: int  # events that the newest fold found to be of settled attempts
+    dead_letters: list[Finding] = field(default_factory=list)
+    findings: dict[str, list[Finding]] = field(default_factory=dict)  # lost, unexpected, duplicated
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is lost, unexpected or duplicated."""
+        return not (self.lost or self.unexpected or self.duplicated)
+
+    @property
+    def verdict(self) -> str:
+        """pass or fail."""
+        return "pass" if self.passed else "fail"
+
+
+def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTable]) -> Audit:
+    """Audit a store.
+
+    Raises:
+        StoreError: the store has no ledger yet, or cannot be read.
+    """
+    ledger = store.require(LEDGER)
+    fold = newest_fold(store)
+    number = fold.number if fold else 0
+    counts = _message_counts(ledger, number)
+    unfolded = _unfolded(store, spouts, fold.logged if fold else {})
+    findings: dict[str, list[Finding]] = {
+        "lost": _gone(ledger, number),
+        "unexpected": _unproven(ledger),
+        "duplicated": [],
+    }
+    for one in published:
+        for kind, found in _published(ledger, one).items():
+            findings[kind].extend(found)
+    return Audit(
+        emitted=sum(counts["states"].values()) + unfolded,
+        acked=counts["states"].get("acked", 0),
+        pending=counts["states"].get("pending", 0) + unfolded,
+        retrying=counts["states"].get("retrying", 0),
+        dead_letter=counts["states"].get("dead_letter", 0),
+        lost=len(findings["lost"]),
+        unexpected=len(findings["unexpected"]),
+        duplicated=len(findings["duplicated"]),
+        recovered=counts["recovered"],
+        unpublished=_unpublished(ledger, min((one.position for one in published), default=number)),
+        late=fold.counts.get("late", 0) if fold else 0,
+        dead_letters=_dead_letters(ledger, number),
+        findings=findings,
+    )
+
+
+def _newest(number: int) -> str:
+    """Common table expression `newest`: each message's newest row."""
+    return f"""newest AS (
+        SELECT * FROM (
+            SELECT *, row_number() OVER (
+                PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC, fold DESC) AS n
+            FROM ledger WHERE {NOW.format(fold=number)} AND state NOT IN ('failed', 'timed_out'))
+        WHERE n = 1)"""
+
+
+def _message_counts(ledger: DeltaTable, number: int) -> dict[str, Any]:
+    rows = query(
+        f"""WITH {_newest(number)}
+        SELECT state, count(*) AS messages, sum(CASE WHEN attempt > 1 THEN 1 ELSE 0 END) AS again
+        FROM newest GROUP BY state""",
+        ledger=ledger,
+    )
+    recovered = sum(row["again"] for row in rows if row["state"] == "acked")
+    return {"states": {row["state"]: row["messages"] for row in rows}, "recovered": recovered}
+
+
+def _unfolded(store: Store, spouts: Collection[str], folded: dict[str, int]) -> int:
+    """Messages emitted for the first time that no fold has seen."""
+    events = store.open(EVENTS)
+    if events is None or not spouts:
+        return 0
+    new = " OR ".join(f"(component = '{spout}' AND batch > {folded.get(spout, 0)})" for spout in spouts)
+    (row,) = query(
+        f"SELECT count(*) AS n FROM events WHERE kind IN ('init', 'lost') AND attempt = 1 AND ({new})",
+        events=events,
+    )
+    return int(row["n"])
+
+
+def _gone(ledger: DeltaTable, number: int) -> list[Finding]:
+    return _findings(
+        f"WITH {_newest(number)} SELECT * FROM newest WHERE state = 'lost' ORDER BY 1, 2", ledger, None
+    )
+
+
+def _dead_letters(ledger: DeltaTable, number: int) -> list[Finding]:
+    rows = query(
+        f"""WITH {_newest(number)} SELECT spout, source_partition, source_offset, attempt, component, reason
+        FROM newest WHERE state = 'dead_letter'
+        ORDER BY spout, source_partition, source_offset""",
+        ledger=ledger,
+    )
+    return [
+        Finding(message_name(row), f"attempt {row['attempt']} in {row['component']}: {row['reason']}")
+        for row in rows
+    ]
+
+
+def _unproven(ledger: DeltaTable) -> list[Finding]:
+    sql = "SELECT * FROM ledger WHERE state = 'acked' AND (ack_val <> 0 OR outstanding <> 0)"
+    return _findings(sql, ledger, "acked although its tuples do not cancel out")
+
+
+def _unpublished(ledger: DeltaTable, position: int) -> int:
+    (row,) = query(
+        f"SELECT count(*) AS n FROM ledger WHERE live_in IS NULL AND state = 'acked' AND fold > {position}",
+        ledger=ledger,
+    )
+    return int(row["n"])
+
+
+def _findings(sql: str, ledger: DeltaTable, why: str | None) -> list[Finding]:
+    return [Finding(message_name(row), why or row["reason"] or "") for row in query(sql, ledger=ledger)]
+
+
+def message_name(row: dict[str, Any]) -> str:
+    """A message as commands write and take it."""
+    if row["spout"] is None:
+        return f"root {row['root_id']}"
+    return f"{row['spout']}:{row['source_partition']}:{row['source_offset']}"
+
+
+def _published(ledger: DeltaTable, one: PublishedTable) -> dict[str, list[Finding]]:
+    if one.stream is None or one.position == 0:
+        return {}
+    expected = f"""expected AS (
+        SELECT * FROM (
+            SELECT *, row_number() OVER (
+                PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC) AS n
+            FROM ledger WHERE live_in IS NULL AND state = 'acked' AND fold <= {one.position})
+        WHERE n = 1),
+        emitted AS (SELECT _root_id AS id, count(*) AS tuples FROM stream WHERE _kind IS NULL GROUP BY _root_id)"""
+    tables = {"ledger": ledger, "stream": one.stream}
+    if one.table is None:
+        rows = query(f"WITH {expected} SELECT expected.* FROM expected JOIN emitted ON root_id = id", **tables)
+        return {"lost": [Finding(message_name(row), "acked, but nothing is published") for row in rows]}
+    tables["published"] = one.table
+    if one.counted:
+        return _aggregated(expected, tables, one.counted)
+    rows = query(
+        f"""WITH {expected},
+        found AS (SELECT _root_id AS found_id, count(*) AS found FROM published
+            WHERE _root_id IS NOT NULL GROUP BY _root_id),
+        wanted AS (SELECT * FROM expected JOIN emitted ON root_id = id)
+        SELECT wanted.spout, wanted.source_partition, wanted.source_offset, found_id, tuples, found,
+            old.spout AS old_spout, old.source_partition AS old_partition, old.source_offset AS old_offset
+        FROM wanted FULL JOIN found ON root_id = found_id
+        LEFT JOIN ledger old ON old.root_id = found_id AND old.state = 'acked' AND old.live_in IS NULL
+            AND old.fold <= {one.position} AND wanted.root_id IS NULL
+        WHERE found_id IS NULL OR wanted.root_id IS NULL OR tuples <> found""",
+        **tables,
+    )
+    findings: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
+    where = one.table.table_uri
+    for row in rows:
+        if row["spout"] is None and row["old_spout"] is None:
+            finding = Finding(f"root {row['found_id']}", f"{row['found']} rows in {where} that no acked root vouches for")
+            findings["unexpected"].append(finding)
+        elif row["spout"] is None:
+            name = f"{row['old_spout']}:{row['old_partition']}:{row['old_offset']}"
+            findings["duplicated"].append(Finding(name, f"an earlier attempt is still in {where}"))
+        else:
+            counts = f"{row['found'] or 0} of {row['tuples']} rows in {where}"
+            kind = "duplicated" if (row["found"] or 0) > row["tuples"] else "lost"
+            findings[kind].append(Finding(message_name(row), counts))
+    return findings
+
+
+def _aggregated(expected: str, tables: dict[str, DeltaTable], counted: str) -> dict[str, list[Finding]]:
+    (row,) = query(
+        f"""WITH {expected}
+        SELECT (SELECT coalesce(sum(tuples), 0) FROM expected JOIN emitted ON root_id = id) AS tuples,
+            (SELECT coalesce(sum({counted}), 0) FROM published) AS found""",
+        **tables,
+    )
+    if row["tuples"] == row["found"]:
+        return {}
+    where = tables["published"].table_uri
+    finding = Finding(where, f"aggregates {row['found']} tuples, but {row['tuples']} were acked")
+    return {"duplicated" if row["found"] > row["tuples"] else "lost": [finding]}

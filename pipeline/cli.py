@@ -1,0 +1,272 @@
+"""`python -m pipeline COMMAND TOPOLOGY`: the commands, their arguments and what they print.
+
+Exit codes: 0 all is well, 1 the audit failed or a message waits for a person, 2 an error or a wrong
+argument, 130 interrupted.
+"""
+
+import getpass
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from pyspark.errors import PySparkException
+
+from acker.errors import AckerError, SettingsError
+from acker.events import State
+from acker.tables import Store
+from pipeline import render
+from pipeline.registry import load_topology
+from pipeline.reports import audit_json, audit_report, parse_message, status_report, trace_report
+from pipeline.settings import Settings
+from pipeline.topology import Topology
+
+FAILED = 1
+ERROR = 2
+INTERRUPTED = 130
+
+
+class Context:
+    """What every command needs: the settings, the topology, its store, and how to print."""
+
+    def __init__(self, topology: str, as_json: bool) -> None:
+        self.settings = Settings.from_env()
+        self.topology: Topology = load_topology(topology, self.settings)
+        self.store = Store(self.settings.store, self.topology.name)
+        self.as_json = as_json
+
+    def print(self, value: Any, rendered: Callable[[], None]) -> None:
+        """Print a result as JSON or for people."""
+        if self.as_json:
+            click.echo(json.dumps(value, default=_plain, indent=2))
+        else:
+            rendered()
+
+    @contextmanager
+    def running(self) -> Iterator[Any]:
+        """A run with a Spark session and a progress bar."""
+        # Spark's client takes a while to import, and half of the commands do without.
+        from pipeline.progress import ProgressReport
+        from pipeline.run import Run
+        from pipeline.session import connect
+
+        spark = connect(self.settings)
+        try:
+            with ProgressReport(self.topology, quiet=self.as_json) as report:
+                self.store.create(spark)
+                yield Run(self.topology, self.store, spark, on_step=report)
+        finally:
+            spark.stop()
+
+
+def _plain(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+class Commands(click.Group):
+    """Turns every error into one message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except AckerError as error:
+            _fail(str(error))
+        except PySparkException as error:
+            _fail(f"Spark refused: {spark_message(error)}")
+        except KeyboardInterrupt:
+            _fail("Interrupted. What was logged stays; run the command again to go on.", INTERRUPTED)
+
+
+def spark_message(error: PySparkException) -> str:
+    """What Spark says, without the traces of its insides."""
+    return str(error).split("JVM stacktrace:")[0].strip()
+
+
+def _fail(message: str, code: int = ERROR) -> None:
+    if "--json" in sys.argv:
+        click.echo(json.dumps({"error": message}))
+    else:
+        click.echo(f"Error: {message}", err=True)
+    sys.exit(code)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Run pipelines whose every source message is accounted for.
+
+    TOPOLOGY is an import string, package.module:attribute, or the name of a topology that
+    PIPELINE_TOPOLOGIES registers. The store is PIPELINE_STORE.
+    """
+
+
+def command(function: Callable[..., None]) -> click.Command:
+    """A command that takes a topology and --json; its function takes a `Context` first."""
+
+    def run(topology: str, as_json: bool, **options: Any) -> None:
+        function(Context(topology, as_json), **options)
+
+    run.__name__ = function.__name__
+    run.__doc__ = function.__doc__
+    run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(run)
+    return main.command()(click.argument("topology")(wrapped))
+
+
+@command
+@click.option("--limit", type=click.IntRange(min=0), help="Read at most so many new messages.")
+@click.option("--drain", is_flag=True, help="Repeat until nothing is left to read, replay or wait for.")
+def run(context: Context, limit: int | None, drain: bool) -> None:
+    """Run one cycle: replay what is due, read on, run every bolt, fold, publish."""
+    from pipeline import cycle
+
+    with context.running() as running:
+        if drain:
+            result: dict[str, Any] = {"cycles": cycle.drain(running, limit)}
+        else:
+            result = asdict(cycle.run_cycle(running, limit))
+    context.print(result, lambda: render.pairs(result))
+
+
+@command
+def fold(context: Context) -> None:
+    """Run the acker once."""
+    from pipeline.acking import fold as fold_once
+
+    with context.running() as running:
+        done = fold_once(running)
+    context.print(asdict(done), lambda: render.pairs({"fold": done.number, **done.counts}))
+
+
+@command
+def publish(context: Context) -> None:
+    """Bring the published tables up to the newest fold."""
+    from pipeline.publish import publish as publish_all
+
+    with context.running() as running:
+        result = {"commits": publish_all(running)}
+    context.print(result, lambda: render.pairs(result))
+
+
+@command
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST]),
+    help="Choose messages by hand, by their newest state; may be given several times.",
+)
+@click.option("--spout", help="Only this spout's.")
+@click.option("--message", "messages", multiple=True, help="Only this one, SPOUT:PARTITION:OFFSET.")
+@click.option("--since", type=click.DateTime(), help="Only those emitted at this time (UTC) or later.")
+@click.option("--until", type=click.DateTime(), help="Only those emitted at this time (UTC) or earlier.")
+@click.option("--reason", help="Only those whose reason contains this text.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many messages.")
+@click.option("--why", default="", help="Kept in replay_requests.")
+@click.option("--requested-by", default=None, help="Kept in replay_requests; you by default.")
+@click.option("--dry-run", is_flag=True, help="Only count.")
+def replay(
+    context: Context,
+    states: tuple[State, ...],
+    spout: str | None,
+    messages: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    reason: str | None,
+    limit: int | None,
+    why: str,
+    requested_by: str | None,
+    dry_run: bool,
+) -> None:
+    """Emit messages again: those that are due, or with --state those that you choose.
+
+    Messages in flight are left alone. Acked ones may be chosen; what they published is replaced once
+    they are acked again. `run` then takes the emitted messages on.
+    """
+    from pipeline import replay as replays
+    from pipeline.batch import finish
+
+    chosen = (spout, messages, since, until, reason, limit)
+    if not states and any(chosen):
+        raise SettingsError("Say with --state which messages to choose among; without it all due are replayed.")
+    positions = tuple(parse_message(context.topology, text) for text in messages)
+    if len({name for name, _, _ in positions} | ({spout} if spout else set())) > 1:
+        raise SettingsError("Choose messages of one spout at a time.")
+    with context.running() as running:
+        spouts = context.topology.spouts
+        for each in spouts:
+            replays.finish_unfinished(running, each)
+        if not states:
+            planned = [batch for each in spouts if (batch := replays.plan_due(running, each)) is not None]
+            result = {"replayed": sum(replays.size(batch) for batch in planned)}
+        else:
+            selection = replays.Selection(
+                states=states,
+                spout=positions[0][0] if positions else spout,
+                positions=tuple((partition, offset) for _, partition, offset in positions),
+                since=since.replace(tzinfo=UTC) if since else None,
+                until=until.replace(tzinfo=UTC) if until else None,
+                reason=reason,
+                limit=limit,
+            )
+            planned = []
+            if dry_run:
+                matched = replays.select(running, selection)
+                replays.refuse_irreversible(running, matched)
+            else:
+                who = requested_by or getpass.getuser()
+                matched, planned = replays.plan_by_hand(running, selection, why, who)
+            result = {
+                "matched": matched.count,
+                "in_flight": matched.in_flight,
+                "replayed": sum(replays.size(batch) for batch in planned),
+            }
+        for batch in planned:
+            finish(running, context.topology.components[batch.component], batch)
+    context.print(result, lambda: render.pairs(result))
+
+
+@command
+def audit(context: Context) -> None:
+    """Judge whether anything is lost, unexpected or duplicated."""
+    result = audit_report(context.topology, context.store)
+    context.print(audit_json(result), lambda: render.audit(result))
+    if not result.passed:
+        sys.exit(FAILED)
+
+
+@command
+def status(context: Context) -> None:
+    """Show where each component, the acker and each publisher stand."""
+    result = status_report(context.topology, context.store, datetime.now(UTC))
+    context.print(result, lambda: render.status(result))
+
+
+@command
+@click.argument("message")
+def trace(context: Context, message: str) -> None:
+    """Tell one message's story; MESSAGE is SPOUT:PARTITION:OFFSET."""
+    entries = trace_report(context.topology, context.store, message)
+    context.print([asdict(entry) for entry in entries], lambda: render.trace(message, entries))
+
+
+@main.command()
+@click.argument("action", type=click.Choice(["start", "stop", "status"]))
+def server(action: str) -> None:
+    """Start, stop or find the Spark Connect server; commands that need it start it themselves."""
+    from pipeline import server as servers
+
+    settings = Settings.from_env()
+    if action == "start":
+        started = servers.start(settings)
+        click.echo(f"Spark Connect server at {started.url}, process {started.pid}.")
+    elif action == "stop":
+        click.echo("Stopped." if servers.stop(settings) else "No server runs.")
+    else:
+        found = servers.find(settings)
+        click.echo(f"Spark Connect server at {found.url}, process {found.pid}." if found else "No server runs.")
+        sys.exit(0 if found else FAILED)

@@ -1,0 +1,1 @@
+"""Example topologies, one a file."""

@@ -1,0 +1,57 @@
+"""Finding a topology by its import string or, where it is registered, by its name."""
+
+import importlib
+import sys
+
+from pyspark import cloudpickle
+
+from acker.errors import AckerError, TopologyError
+from pipeline.settings import Settings
+from pipeline.topology import Topology
+
+
+def load_topology(name: str, settings: Settings) -> Topology:
+    """The topology, validated.
+
+    Args:
+        name: `package.module:attribute`, or the name of a topology in `PIPELINE_TOPOLOGIES`.
+
+    Raises:
+        TopologyError: it cannot be imported, is not registered, or is not a topology.
+    """
+    if ":" in name:
+        return _import(name)
+    registered = {}
+    for text in settings.topologies:
+        topology = _import(text)
+        registered[topology.name] = topology
+    if name not in registered:
+        known = ", ".join(sorted(registered)) or "none"
+        raise TopologyError(
+            f"No topology is called {name}; registered are: {known}. "
+            "Add its import string to PIPELINE_TOPOLOGIES, or give that string instead of the name."
+        )
+    return registered[name]
+
+
+def _import(text: str) -> Topology:
+    module_name, _, attribute = text.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # topologies may lie in the current folder, as with python -m
+    try:
+        module = importlib.import_module(module_name)
+    except AckerError:
+        raise
+    except Exception as error:
+        raise TopologyError(
+            f"{text} does not import: {type(error).__name__}: {error}. "
+            f'`python -c "import {module_name}"` shows where.'
+        ) from error
+    topology = getattr(module, attribute, None)
+    if not isinstance(topology, Topology):
+        found = "nothing" if topology is None else type(topology).__name__
+        raise TopologyError(f"{text} is {found} and not a Topology.")
+    topology.validate()
+    # Functions of the topology's module travel to Spark's workers whole: those may not find the module.
+    cloudpickle.register_pickle_by_value(module)
+    return topology

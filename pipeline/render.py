@@ -1,0 +1,80 @@
+"""Tables for people."""
+
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from acker.audit import Audit
+from pipeline.reports import Entry
+
+_LISTED = 10  # findings printed; --json has the rest
+_COLOURS = {"acked": "green", "published": "green", "dead_letter": "red", "lost": "red", "failed by": "yellow"}
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def pairs(values: dict[str, Any]) -> None:
+    """Names and numbers on one line."""
+    _console().print(", ".join(f"{name} {value:,}" for name, value in values.items()))
+
+
+def audit(result: Audit) -> None:
+    """An audit: the counts, what is wrong, and the verdict last."""
+    console = _console()
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("messages")
+    table.add_column("", justify="right")
+    counted = ("emitted", "acked", "pending", "retrying", "dead_letter", "lost", "unexpected", "duplicated")
+    for name in (*counted, "recovered", "unpublished"):
+        value = getattr(result, name)
+        bad = value and name in ("lost", "unexpected", "duplicated")
+        table.add_row(name, Text(f"{value:,}", style="red" if bad else ""))
+    console.print(table)
+    for title, found in {"dead letters": result.dead_letters, **result.findings}.items():
+        if not found:
+            continue
+        console.print(f"{title}:")
+        for finding in found[:_LISTED]:
+            console.print(Text(f"  {finding.message}  {finding.why}"))
+        if len(found) > _LISTED:
+            console.print(f"  … and {len(found) - _LISTED:,} more; --json lists them")
+    console.print(Text(f"verdict: {result.verdict}", style="bold green" if result.passed else "bold red"))
+
+
+def status(result: dict[str, Any]) -> None:
+    """Where everything stands."""
+    console = _console()
+    table = _table(f"{result['topology']} in {result['store']}", "component", "batches logged", "to take", "newest")
+    for row in result["components"]:
+        logged = f"{row['logged']:,}" + (" (one unfinished)" if row["unfinished"] else "")
+        waiting = ", ".join(f"{n} of {name}" for name, n in row["waiting_batches"].items() if n)
+        newest = f"{row['planned_at']:%Y-%m-%d %H:%M:%S}" if row["planned_at"] else "never"
+        table.add_row(row["component"], logged, waiting or "-", newest)
+    console.print(table)
+    states = ", ".join(f"{n:,} {state}" for state, n in sorted(result["states"].items())) or "no messages"
+    folded = f"fold {result['fold']} at {result['folded_at']:%Y-%m-%d %H:%M:%S}" if result["fold"] else "no fold yet"
+    console.print(f"acker: {folded}; attempts: {states}; due for replay: {result['due']:,}")
+    for row in result["published"]:
+        console.print(Text(f"{row['component']} is published to {row['to']} up to fold {row['fold']}"))
+
+
+def trace(message: str, entries: list[Entry]) -> None:
+    """A message's story, oldest first."""
+    table = _table(message, "time (UTC)", "attempt", "what", "who", "batch or fold", "detail")
+    for entry in entries:
+        at = f"{entry.at:%Y-%m-%d %H:%M:%S}" if entry.at else "?"
+        what = Text(entry.what, style=_COLOURS.get(entry.what, ""))
+        table.add_row(at, str(entry.attempt), what, entry.component, str(entry.batch), Text(entry.detail))
+    _console().print(table)

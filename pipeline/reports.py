@@ -1,0 +1,191 @@
+"""What `audit`, `status` and `trace` say, read from Delta without Spark."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from acker.audit import Audit, PublishedTable, audit, message_name
+from acker.errors import UnknownMessage
+from acker.ledger import NOW, newest_fold
+from acker.schemas import EVENTS, LEDGER
+from acker.tables import Store, last_number, open_table, query
+from pipeline.journal import Journal
+from pipeline.publish import COUNT, app_id, commit_note
+from pipeline.run import stream
+from pipeline.topology import Topology
+
+
+def audit_report(topology: Topology, store: Store) -> Audit:
+    """The verdict on a topology's store and on its published tables."""
+    published = []
+    for publication in topology.publications.values():
+        table = open_table(publication.to)
+        published.append(
+            PublishedTable(
+                table=table,
+                stream=store.open(stream(publication.component)),
+                position=_position(store, topology, publication.component),
+                counted=COUNT if publication.by else None,
+            )
+        )
+    return audit(store, [spout.name for spout in topology.spouts], published)
+
+
+def audit_json(result: Audit) -> dict[str, Any]:
+    """An audit as JSON's types."""
+    return {**asdict(result), "verdict": result.verdict}
+
+
+def _position(store: Store, topology: Topology, component: str) -> int:
+    publication = topology.publications[component]
+    return last_number(open_table(publication.to), app_id(store, publication))
+
+
+def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, Any]:
+    """Where each component, the acker and each publisher stand."""
+    ledger = store.require(LEDGER)
+    journal = Journal(store)
+    fold = newest_fold(store)
+    states: dict[str, int] = {}
+    due = 0
+    if fold is not None:
+        rows = query(
+            f"SELECT state, count(*) AS n, sum(CASE WHEN retry_at <= to_timestamp('{now.isoformat()}') "
+            f"THEN 1 ELSE 0 END) AS due FROM ledger WHERE {NOW.format(fold=fold.number)} GROUP BY state",
+            ledger=ledger,
+        )
+        states = {row["state"]: row["n"] for row in rows}
+        due = sum(row["due"] or 0 for row in rows if row["state"] == "retrying")
+    components = []
+    for component in topology.order():
+        planned, logged = journal.newest_number(component.name), journal.logged(component.name)
+        newest = journal.read(component.name, logged) if logged else None
+        waiting = {}
+        for upstream in component.inputs:
+            taken = newest.taken(upstream) if newest else 0
+            waiting[upstream] = journal.logged(upstream) - taken
+        components.append(
+            {
+                "component": component.name,
+                "planned": planned,
+                "logged": logged,
+                "unfinished": planned > logged,
+                "waiting_batches": waiting,
+                "planned_at": newest.planned_at if newest else None,
+            }
+        )
+    publications = [
+        {
+            "component": publication.component,
+            "to": publication.to,
+            "fold": _position(store, topology, publication.component),
+        }
+        for publication in topology.publications.values()
+    ]
+    return {
+        "topology": topology.name,
+        "store": store.uri,
+        "fold": None if fold is None else fold.number,
+        "folded_at": None if fold is None else fold.folded_at,
+        "states": states,
+        "due": due,
+        "components": components,
+        "published": publications,
+    }
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a message's story."""
+
+    at: datetime | None
+    attempt: int
+    what: str
+    component: str
+    batch: int | None  # a fold's number where the acker speaks
+    detail: str
+
+
+def parse_message(topology: Topology, text: str) -> tuple[str, str, int]:
+    """(spout, source_partition, source_offset) from SPOUT:PARTITION:OFFSET.
+
+    The spout may be left out where the topology has only one.
+
+    Raises:
+        UnknownMessage: the text is not of that form.
+    """
+    spouts = [spout.name for spout in topology.spouts]
+    head, _, rest = text.partition(":")
+    if head not in spouts and len(spouts) == 1:
+        head, rest = spouts[0], text
+    partition, _, offset = rest.rpartition(":")
+    if head not in spouts or not partition or not offset.lstrip("-").isdigit():
+        raise UnknownMessage(
+            f"{text!r} is not a message of {topology.name}; write SPOUT:PARTITION:OFFSET, "
+            f"with one of the spouts {', '.join(spouts)}."
+        )
+    return head, partition, int(offset)
+
+
+def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
+    """One message's whole story, oldest first.
+
+    Raises:
+        UnknownMessage: no event and no row of the ledger speaks of it.
+    """
+    spout, partition, offset = parse_message(topology, message)
+    literal = partition.replace("'", "''")
+    where = f"spout = '{spout}' AND source_partition = '{literal}' AND source_offset = {offset}"
+    ledger, events = store.require(LEDGER), store.require(EVENTS)
+    fold = newest_fold(store)
+    now = NOW.format(fold=fold.number if fold else 0)
+    rows = query(f"SELECT * FROM ledger WHERE {where} AND {now} ORDER BY fold, attempt", ledger=ledger)
+    first = query(f"SELECT * FROM events WHERE {where}", events=events)
+    if not rows and not first:
+        raise UnknownMessage(
+            f"The store {store.uri} has never seen {message_name({'spout': spout, 'source_partition': partition, 'source_offset': offset})}. "
+            f"`python -m pipeline status {topology.name}` shows how far each spout has read."
+        )
+    attempts = {row["root_id"]: row["attempt"] for row in [*rows, *first] if row["state" if "state" in row else "kind"] != "retrying"}
+    roots = ", ".join(str(root) for root in attempts)
+    reported = query(
+        f"SELECT * FROM events WHERE root_id IN ({roots}) ORDER BY logged_at, component, batch", events=events
+    )
+    entries = [_event_entry(row, attempts[row["root_id"]]) for row in reported]
+    entries += [_ledger_entry(row) for row in rows]
+    entries += [entry for row in rows if row["state"] == "acked" for entry in _published(topology, store, row)]
+    return sorted(entries, key=lambda entry: (entry.at is None, entry.at, entry.attempt))
+
+
+def _event_entry(row: dict[str, Any], attempt: int) -> Entry:
+    what = {"init": "emitted", "ack": "acked by", "fail": "failed by", "reset": "reset by", "lost": "not in source"}
+    detail = row["reason"] or f"{row['consumed']} tuples in, {row['emitted']} out"
+    return Entry(row["logged_at"], attempt, what[row["kind"]], row["component"], row["batch"], detail)
+
+
+def _ledger_entry(row: dict[str, Any]) -> Entry:
+    state = row["state"]
+    detail = row["reason"] or ""
+    if state == "retrying":
+        detail = f"due at {row['retry_at']:%Y-%m-%d %H:%M:%S}: {detail}"
+    if state == "pending":
+        detail = f"{row['outstanding']} tuples outstanding"
+    if row["component"]:
+        detail = f"{row['component']}: {detail}"
+    return Entry(row["settled_at"] or row["folded_at"], row["attempt"], state, "acker", row["fold"], detail)
+
+
+def _published(topology: Topology, store: Store, row: dict[str, Any]) -> list[Entry]:
+    """When the fold that acked a root was published, from the notes on the targets' commits."""
+    entries = []
+    for publication in topology.publications.values():
+        table = open_table(publication.to)
+        if table is None or last_number(table, app_id(store, publication)) < row["fold"]:
+            continue
+        note = commit_note(store, publication, row["fold"])
+        times = [c.get("timestamp") for c in table.history() if c.get("userMetadata") == note]
+        at = datetime.fromtimestamp(times[0] / 1000, tz=row["folded_at"].tzinfo) if times else None
+        entries.append(
+            Entry(at, row["attempt"], "published", publication.component, row["fold"], f"to {publication.to}")
+        )
+    return entries
