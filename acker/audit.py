@@ -74,8 +74,9 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
     number = fold.number if fold else 0
     counts = _message_counts(ledger, number)
     unfolded = _unfolded(store, spouts, fold.logged if fold else {})
+    given_up = _given_up(ledger, number)
     findings: dict[str, list[Finding]] = {
-        "lost": _gone(ledger, number),
+        "lost": given_up["lost"],
         "unexpected": _unproven(ledger),
         "duplicated": [],
     }
@@ -94,19 +95,30 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
         recovered=counts["recovered"],
         unpublished=_unpublished(ledger, min((one.position for one in published), default=number)),
         late=fold.counts.get("late", 0) if fold else 0,
-        dead_letters=_dead_letters(ledger, number),
+        dead_letters=given_up["dead_letter"],
         findings=findings,
     )
 
 
 def _newest(number: int) -> str:
-    """Common table expression `newest`: each message's newest row."""
-    return f"""newest AS (
-        SELECT * FROM (
-            SELECT *, row_number() OVER (
+    """Common table expressions, of which `newest` holds each message's newest row.
+
+    Only messages that were emitted again are sorted: one that has a single attempt has a single row.
+    """
+    return f"""
+        current AS (SELECT * FROM ledger
+            WHERE {NOW.format(fold=number)} AND state NOT IN ('failed', 'timed_out')),
+        again AS (SELECT DISTINCT spout AS s, source_partition AS p, source_offset AS o
+            FROM current WHERE attempt > 1),
+        once AS (SELECT * FROM current LEFT ANTI JOIN again
+            ON spout = s AND source_partition = p AND source_offset = o),
+        sorted AS (SELECT current.*, row_number() OVER (
                 PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC, fold DESC) AS n
-            FROM ledger WHERE {NOW.format(fold=number)} AND state NOT IN ('failed', 'timed_out'))
-        WHERE n = 1)"""
+            FROM current JOIN again ON spout = s AND source_partition = p AND source_offset = o),
+        newest AS (SELECT {_MESSAGE} FROM once UNION ALL SELECT {_MESSAGE} FROM sorted WHERE n = 1)"""
+
+
+_MESSAGE = "spout, source_partition, source_offset, attempt, state, component, reason"
 
 
 def _message_counts(ledger: DeltaTable, number: int) -> dict[str, Any]:
@@ -118,6 +130,21 @@ def _message_counts(ledger: DeltaTable, number: int) -> dict[str, Any]:
     )
     recovered = sum(row["again"] for row in rows if row["state"] == "acked")
     return {"states": {row["state"]: row["messages"] for row in rows}, "recovered": recovered}
+
+
+def _given_up(ledger: DeltaTable, number: int) -> dict[str, list[Finding]]:
+    """Messages that are `dead_letter` and that are `lost`, with the reason of each."""
+    rows = query(
+        f"""WITH {_newest(number)} SELECT * FROM newest WHERE state IN ('dead_letter', 'lost')
+        ORDER BY spout, source_partition, source_offset""",
+        ledger=ledger,
+    )
+    found: dict[str, list[Finding]] = {"dead_letter": [], "lost": []}
+    for row in rows:
+        where = f" in {row['component']}" if row["component"] else ""
+        why = f"attempt {row['attempt']}{where}: {row['reason']}"
+        found[row["state"]].append(Finding(message_name(row), why))
+    return found
 
 
 def _unfolded(store: Store, spouts: Collection[str], folded: dict[str, int]) -> int:
@@ -133,28 +160,11 @@ def _unfolded(store: Store, spouts: Collection[str], folded: dict[str, int]) -> 
     return int(row["n"])
 
 
-def _gone(ledger: DeltaTable, number: int) -> list[Finding]:
-    return _findings(
-        f"WITH {_newest(number)} SELECT * FROM newest WHERE state = 'lost' ORDER BY 1, 2", ledger, None
-    )
-
-
-def _dead_letters(ledger: DeltaTable, number: int) -> list[Finding]:
-    rows = query(
-        f"""WITH {_newest(number)} SELECT spout, source_partition, source_offset, attempt, component, reason
-        FROM newest WHERE state = 'dead_letter'
-        ORDER BY spout, source_partition, source_offset""",
-        ledger=ledger,
-    )
-    return [
-        Finding(message_name(row), f"attempt {row['attempt']} in {row['component']}: {row['reason']}")
-        for row in rows
-    ]
-
-
 def _unproven(ledger: DeltaTable) -> list[Finding]:
-    sql = "SELECT * FROM ledger WHERE state = 'acked' AND (ack_val <> 0 OR outstanding <> 0)"
-    return _findings(sql, ledger, "acked although its tuples do not cancel out")
+    rows = query(
+        "SELECT * FROM ledger WHERE state = 'acked' AND (ack_val <> 0 OR outstanding <> 0)", ledger=ledger
+    )
+    return [Finding(message_name(row), "acked although its tuples do not cancel out") for row in rows]
 
 
 def _unpublished(ledger: DeltaTable, position: int) -> int:
@@ -163,10 +173,6 @@ def _unpublished(ledger: DeltaTable, position: int) -> int:
         ledger=ledger,
     )
     return int(row["n"])
-
-
-def _findings(sql: str, ledger: DeltaTable, why: str | None) -> list[Finding]:
-    return [Finding(message_name(row), why or row["reason"] or "") for row in query(sql, ledger=ledger)]
 
 
 def message_name(row: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from acker.events import Kind, State
-from acker.retry import RetryPolicy
+from acker.retry import RetryPolicy, delay_after
 from acker.timeouts import Timeouts, Turn
 
 MESSAGE = ["spout", "source_partition", "source_offset"]
@@ -43,7 +43,7 @@ class FoldInput:
         events: rows of `events` that no fold has seen.
         waiting: column `_root_id`, the roots of tuples that a bolt has yet to take; None: there are none.
         spouts: names of the spouts that the topology has now.
-        replays: whether an attempt after the first is among the pending rows or the new inits.
+        replays: whether an attempt after the first is among the pending rows, the new inits or the new lost.
     """
 
     live: DataFrame
@@ -64,14 +64,14 @@ class Counts:
     late: int = 0
     replays_pending: int = 0  # pending roots of attempts after the first
     failed_attempts: Collection[int] = ()
-    double_inits: bool = False  # some root has two
+    double_inits: bool = False  # some root has two, or was found lost twice, and so more than one row
 
 
 def outcomes(fold: FoldInput) -> DataFrame:
     """One row per root of this fold, with its `state`; late groups have state `late`.
 
     Columns: those of `ledger` that belong to an attempt, and `events` (rows of events in the group),
-    `superseded` (bool).
+    `superseded` (bool) and `emissions` (inits and losses; a root has a row for each).
     """
     groups = _balances(fold)
     roots = groups.join(_descriptions(fold), "root_id", "left").join(_first_failures(fold), "root_id", "left")
@@ -86,7 +86,7 @@ def outcomes(fold: FoldInput) -> DataFrame:
         roots = _spare_waiting(roots, fold)
     complete = (F.col("ack_val") == 0) & (F.col("outstanding") == 0)
     state = (
-        F.when((F.col("inits") == 0) & F.col("lost"), State.LOST.value)
+        F.when((F.col("inits") == 0) & (F.col("losses") > 0), State.LOST.value)
         .when(F.col("inits") == 0, "late")
         .when(F.col("superseded") | (F.col("fails") > 0) | (F.col("inits") > 1), State.FAILED.value)
         .when(complete, State.ACKED.value)
@@ -113,12 +113,12 @@ def outcomes(fold: FoldInput) -> DataFrame:
         reason.alias("reason"),
         F.when(by_component, F.col("fail_component")).alias("component"),
         "batch",
-        "turn",
+        F.when(~is_lost, F.col("turn")).alias("turn"),
         "replaces",
         "emitted_at",
         "superseded",
         "events",
-        "inits",
+        (F.col("inits") + F.col("losses")).alias("emissions"),
     )
 
 
@@ -165,7 +165,7 @@ def _balances(fold: FoldInput) -> DataFrame:
         "events",
         F.col("flags").bitwiseAND(mask).alias("inits"),
         F.shiftright("flags", 20).bitwiseAND(mask).alias("fails"),
-        (F.shiftright("flags", 40) > 0).alias("lost"),
+        F.shiftright("flags", 40).alias("losses"),
     )
 
 
@@ -223,7 +223,7 @@ def _expired(fold: FoldInput) -> Column:
 def _spare_waiting(roots: DataFrame, fold: FoldInput) -> DataFrame:
     """A root whose tuples wait for a bolt's batch is not too old, unless past the hard limit."""
     assert fold.waiting is not None
-    waiting = fold.waiting.select(F.col("_root_id").alias("root_id")).distinct().withColumn("waits", F.lit(True))
+    waiting = fold.waiting.select(F.col("_root_id").alias("root_id"), F.lit(True).alias("waits")).distinct()
     hard = fold.timeouts.hard_turns
     overdue = F.lit(False) if hard is None else F.lit(fold.turn.number) - F.col("turn") >= hard
     waits = F.coalesce(F.col("waits"), F.lit(False))
@@ -231,20 +231,25 @@ def _spare_waiting(roots: DataFrame, fold: FoldInput) -> DataFrame:
 
 
 def one_row_per_root(decided: DataFrame) -> DataFrame:
-    """Of a root with two inits, the row of the first; such a root has failed, whichever describes it."""
-    first = Window.partitionBy("root_id").orderBy("emitted_at", "batch", "source_partition", "source_offset", "attempt")
+    """Of a root with two inits, the row of the first; such a root has failed, whichever describes it.
+
+    A root that was also found lost, which has no time of emission, is described by its init.
+    """
+    emitted_at = F.col("emitted_at").asc_nulls_last()
+    then = ["batch", "source_partition", "source_offset", "attempt"]
+    first = Window.partitionBy("root_id").orderBy(emitted_at, *then)
     return decided.withColumn("_n", F.row_number().over(first)).where("_n = 1").drop("_n")
 
 
 def retry_delays(policy: RetryPolicy, attempts: Collection[int]) -> dict[int, float | None]:
     """Seconds to wait after each attempt's failure; None where the message is given up."""
-    return {attempt: policy.delay_seconds(attempt) for attempt in sorted(attempts)}
+    return {attempt: delay_after(policy, attempt) for attempt in sorted(attempts)}
 
 
 def ledger_rows(fold: FoldInput, decided: DataFrame, delays: Mapping[int, float | None]) -> DataFrame:
-    """Every row of the ledger that this fold adds, but for the fold's own. `live` (bool) tells which live on."""
+    """Every row of the ledger that this fold adds, but for its own; `live` (bool) tells which live on."""
     now = F.lit(fold.now)
-    attempts = decided.where(F.col("state") != "late").drop("events", "inits")
+    attempts = decided.where(F.col("state") != "late").drop("events", "emissions")
     live = F.col("state") == State.PENDING.value
     rows = attempts.drop("superseded").select(
         "*",
@@ -269,8 +274,8 @@ def _still_retrying(fold: FoldInput) -> DataFrame:
     """Messages that go on waiting for their next attempt, and those whose spout is gone, as `lost`."""
     waiting = fold.live.where(F.col("state") == State.RETRYING.value)
     if fold.replays:
-        reports = fold.events.where(F.col("kind").isin(Kind.INIT.value, Kind.LOST.value) & (F.col("attempt") > 1))
-        arrived = reports.groupBy(MESSAGE).agg(F.max("attempt").alias("arrived"))
+        reported = F.col("kind").isin(Kind.INIT.value, Kind.LOST.value) & (F.col("attempt") > 1)
+        arrived = fold.events.where(reported).groupBy(MESSAGE).agg(F.max("attempt").alias("arrived"))
         waiting = waiting.join(arrived, MESSAGE, "left").where(
             F.col("arrived").isNull() | (F.col("arrived") < F.col("attempt"))
         )
@@ -326,7 +331,7 @@ def _retries(failed: DataFrame, delays: Mapping[int, float], now: datetime) -> D
 def count(decided: DataFrame) -> Counts:
     """Count a fold's outcomes. Runs one Spark job."""
     rows = decided.groupBy("state", "attempt", "superseded").agg(
-        F.count("*").alias("roots"), F.sum("events").alias("events"), F.max("inits").alias("inits")
+        F.count("*").alias("roots"), F.sum("events").alias("events"), F.max("emissions").alias("emissions")
     )
     totals: Counter[str] = Counter()
     late, replays_pending, double_inits = 0, 0, False
@@ -336,7 +341,7 @@ def count(decided: DataFrame) -> Counts:
             late += row["events"]
             continue
         totals[row["state"]] += row["roots"]
-        double_inits = double_inits or row["inits"] > 1
+        double_inits = double_inits or row["emissions"] > 1
         if row["state"] == State.PENDING.value and row["attempt"] > 1:
             replays_pending += row["roots"]
         if row["state"] in (State.FAILED.value, State.TIMED_OUT.value) and not row["superseded"]:

@@ -14,7 +14,7 @@ from operator import xor
 from typing import Any, TypeAlias
 
 from acker.events import LIVE, Event, Kind, LedgerRow, State
-from acker.retry import RetryPolicy
+from acker.retry import RetryPolicy, delay_after
 from acker.timeouts import Timeouts, Turn
 
 Message: TypeAlias = tuple[str, str, int]  # as in LedgerRow.message
@@ -135,7 +135,7 @@ def _decide(
 
 def _next(failed: LedgerRow, retry: RetryPolicy, now: datetime) -> LedgerRow:
     """What follows a failed attempt: the wait for the next one, or the end."""
-    delay = retry.delay_seconds(failed.attempt)
+    delay = delay_after(retry, failed.attempt)
     if delay is None:
         return replace(failed, state=State.DEAD_LETTER)
     return replace(
@@ -190,7 +190,7 @@ def _row(event: Event) -> LedgerRow:
 
 def _first(rows: Iterable[LedgerRow]) -> LedgerRow:
     """Any one row would do for a root that was emitted twice, but every run must choose the same."""
-    return min(rows, key=lambda r: _nulls_first(r.emitted_at, r.batch, *r.message[1:], r.attempt))
+    return min(rows, key=lambda r: (r.emitted_at is None, r.emitted_at, r.batch, *r.message[1:], r.attempt))
 
 
 def _nulls_first(*values: Any) -> list[tuple[bool, Any]]:

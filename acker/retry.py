@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from numbers import Real
+from typing import Any, Protocol
 
 from acker.errors import SettingsError
 
@@ -48,13 +49,33 @@ class ExponentialBackoff:
     def delay_seconds(self, failures: int) -> float | None:
         """Seconds to wait after the `failures`-th failure, or None past the limit.
 
-        The exponent is compared in logarithms and never raised beyond the cap: Storm's
-        KafkaSpoutRetryExponentialBackoff multiplies in a long, which overflows from failure 44 on.
+        What a float cannot hold is past every cap: Storm's KafkaSpoutRetryExponentialBackoff multiplies
+        in a long, which overflows from failure 44 on.
         """
         if self.limit is not None and failures > self.limit:
             return None
-        if self.initial_seconds == 0 or self.multiplier == 1:
-            return self.initial_seconds
-        if (failures - 1) * math.log(self.multiplier) >= math.log(self.cap_seconds / self.initial_seconds):
+        if self.initial_seconds == 0:
+            return 0.0
+        try:
+            return min(self.cap_seconds, self.initial_seconds * float(self.multiplier) ** (failures - 1))
+        except OverflowError:
             return self.cap_seconds
-        return min(self.cap_seconds, self.initial_seconds * self.multiplier ** (failures - 1))
+
+
+def delay_after(policy: RetryPolicy, failures: int) -> float | None:
+    """Seconds that `policy` has a message wait after its `failures`-th failure, at most ten years.
+
+    Raises:
+        SettingsError: The policy, which may be the user's own, returned neither None nor a number of seconds.
+    """
+    delay: Any = policy.delay_seconds(failures)
+    if delay is None:
+        return None
+    # False would pass for no delay, and was more likely meant for no retry.
+    is_number = isinstance(delay, Real) and not isinstance(delay, bool)
+    if not (is_number and 0 <= delay < math.inf):
+        raise SettingsError(
+            f"{type(policy).__name__}.delay_seconds({failures}) must be None or a finite number of 0 or "
+            f"more, not {delay!r}."
+        )
+    return float(min(delay, _LONGEST_SECONDS))

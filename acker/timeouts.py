@@ -5,13 +5,17 @@ folds that saw the window turn: while no fold runs, no root grows older, so an o
 is one turn and not a replay storm.
 """
 
+import math
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 
 from acker.errors import SettingsError
 
 DEFAULT_WINDOWS = 4  # a root expires in (T, 1.25 T]
 _MINIMUM = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -53,14 +57,22 @@ class Timeouts:
     def turn(self, previous: Turn | None, now: datetime) -> Turn:
         """The turn that a fold at `now` stands in, after a fold at `previous`.
 
-        However many windows passed in between, it is one turn; a clock set back is none.
+        However many windows passed in between, it is one turn; a clock set back is none. A clock that
+        jitters, back by the message timeout at most, keeps its window, or it would turn the same window
+        each time it goes forward again. One that was set back further stays back, and time goes on from
+        there.
+
+        Args:
+            previous: what this method returned for the fold before; None before the first.
+            now: the fold's clock, in any time zone.
         """
         if self.message_timeout is None:
             return previous or Turn(0, 0)
-        epoch = datetime(1970, 1, 1, tzinfo=now.tzinfo)
-        window = (now - epoch) // (self.message_timeout / self.windows)
+        window = math.floor(self._windows_in(now.astimezone(UTC) - _EPOCH, self.message_timeout))
         if previous is None:
             return Turn(0, window)
+        if previous.window - self.windows <= window <= previous.window:
+            return previous
         return Turn(previous.number + (window > previous.window), window)
 
     @property
@@ -73,5 +85,8 @@ class Timeouts:
         """As `turns`, for roots whose tuples still wait; None: never."""
         if self.hard_timeout is None or self.message_timeout is None:
             return None
-        length = self.message_timeout / self.windows
-        return -(-self.hard_timeout // length) + 1
+        return math.ceil(self._windows_in(self.hard_timeout, self.message_timeout)) + 1
+
+    def _windows_in(self, span: timedelta, message_timeout: timedelta) -> Fraction:
+        """How many windows a span lasts, exactly: a window's own length may be no whole microseconds."""
+        return Fraction(span // _MICROSECOND * self.windows, message_timeout // _MICROSECOND)

@@ -18,6 +18,7 @@ from acker.errors import TopologyError
 from acker.events import Kind
 from acker.ids import root_id, tuple_ids
 from acker.schemas import EVENTS, STREAM_PROPERTIES
+from acker.tables import arrow_table
 from pipeline.bolts import bolt_rows, check_columns
 from pipeline.journal import Batch, BatchKind
 from pipeline.poison import error_of, find_poison, row_error
@@ -112,7 +113,7 @@ def _upto(run: Run, upstream: str, consumer: str, taken: int) -> int:
 
 def rows_by_batch(run: Run, component: str) -> dict[int, int]:
     """Rows of each batch in a stream, from Delta's own statistics."""
-    actions = pa.table(run.store.require(stream(component)).get_add_actions(flatten=True))
+    actions = arrow_table(run.store.require(stream(component)).get_add_actions(flatten=True))
     sizes: dict[int, int] = {}
     for number, rows in zip(
         actions["min._batch"].to_pylist(), actions["num_records"].to_pylist(), strict=True

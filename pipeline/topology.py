@@ -21,6 +21,7 @@ from pipeline.paths import absolute
 from pipeline.spouts import Spout
 
 DEFAULT_BATCH_ROWS = 100_000
+_MOST_ROWS = 2**31 - 1  # the largest limit that Spark takes
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?")
@@ -85,8 +86,8 @@ class Topology:
     ) -> None:
         _check_name("topology", name)
         for what, number in (("max_pending", max_pending), ("batch_rows", batch_rows)):
-            if number is not None and number < 1:
-                raise SettingsError(f"{what} of topology {name} must be 1 or more, not {number}.")
+            if number is not None and not 1 <= number <= _MOST_ROWS:
+                raise SettingsError(f"{what} of topology {name} must be 1 to {_MOST_ROWS:,}, not {number}.")
         self.name = name
         self.timeouts = Timeouts(duration(message_timeout), windows, duration(hard_timeout))
         self.retry: RetryPolicy = ExponentialBackoff() if retry is None else retry
@@ -245,7 +246,10 @@ def duration(text: timedelta | str | None) -> timedelta | None:
             raise SettingsError(
                 f"{text!r} is not a duration; write a positive number and a unit, such as '10 minutes'."
             )
-        text = timedelta(**{f"{match[2]}s": float(match[1])})
+        try:
+            text = timedelta(**{f"{match[2]}s": float(match[1])})
+        except OverflowError as error:
+            raise SettingsError(f"{text!r} is too long a duration; None switches timeouts off.") from error
     if text <= timedelta(0):
         raise SettingsError(f"A timeout must be longer than 0, not {text}; None switches timeouts off.")
     return text

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
+from itertools import accumulate
 from operator import xor
 from random import Random
 
@@ -355,6 +356,17 @@ SCENARIOS = (
             step(10, rows=[(1, 1, "pending")]),
             step(-30, rows=[(1, 1, "pending")]),
             step(-40, rows=[(1, 1, "pending")]),
+            step(-20, rows=[(1, 1, "timed_out"), (1, 2, "retrying")]),
+        ),
+    ),
+    Scenario(
+        "a clock that jitters back and forth turns a window once",
+        (
+            step(0, init(1, A), rows=[(1, 1, "pending")]),
+            step(10, rows=[(1, 1, "pending")]),
+            step(9.999, rows=[(1, 1, "pending")]),
+            step(10, rows=[(1, 1, "pending")]),
+            step(20, rows=[(1, 1, "timed_out"), (1, 2, "retrying")]),
         ),
     ),
     Scenario(
@@ -426,6 +438,17 @@ SCENARIOS = (
     Scenario(
         "a message that was gone before its first attempt is lost",
         (step(0, init(1, A), ack(1, [A]), lost(2), rows=[(1, 1, "acked"), (2, 1, "lost")]),),
+    ),
+    Scenario(
+        "a message that is found lost twice is lost once",
+        (step(0, lost(1), lost(1), rows=[(1, 1, "lost")]),),
+    ),
+    Scenario(
+        "a root that was found lost, too, goes by its init",
+        (
+            step(0, lost(1), init(1, A), reset(2), lost(2), rows=[(1, 1, "pending"), (2, 1, "lost")]),
+            step(1, ack(1, [A]), rows=[(1, 1, "acked")]),
+        ),
     ),
     Scenario(
         "an attempt is superseded by the init of its successor and not tried again",
@@ -502,7 +525,7 @@ SCENARIOS = (
 
 def histories() -> st.SearchStrategy[Scenario]:
     """Random histories, named by their seeds."""
-    return st.integers(0, 2**32 - 1).map(lambda seed: random_history(Random(seed), f"seed {seed}"))
+    return st.integers(0, 2**32 - 1).map(lambda seed: random_histories(seed, 1)[0])
 
 
 BOLTS = ("split", "words", "pair", "count")  # tuples go from left to right, and may skip bolts
@@ -516,22 +539,30 @@ REPLAYED = {  # how likely the next attempt of a message is to come, by the stat
 }
 
 
-def random_history(rng: Random, name: str) -> Scenario:
-    """Trees of some messages, spread over the folds of a scheduler that is sometimes late, with faults.
-
-    An init is folded no later than its root's other events, which is all that the pipeline promises of
-    their order. The oracle's own ledger tells which messages to replay, as it would in life.
-    """
+def random_histories(seed: int, number: int) -> list[Scenario]:
+    """Histories that a scheduler folds at the same times, sometimes late, and under the same settings."""
+    rng = Random(seed)
     length = timedelta(minutes=10)
     lasting = Timeouts(length, windows=rng.choice([1, 2]), hard_timeout=rng.choice([None, 2 * length]))
     timeouts = rng.choice([Timeouts(None), lasting, lasting, lasting])
     retry = ExponentialBackoff(initial_seconds=rng.choice([0, 60]), limit=rng.randrange(3))
-    now, ledger = START, Ledger()
+    minutes = [rng.choice([-15, -5, 0, 5, 10, 10, 20, 40]) for _ in range(rng.randint(3, 11))]
+    clock = [START + timedelta(minutes=past) for past in accumulate(minutes)]
+    names = [f"seed {seed}, history {n}" for n in range(number)]
+    return [_history(rng, Scenario(name, (), timeouts, retry), clock) for name in names]
+
+
+def _history(rng: Random, scenario: Scenario, clock: Iterable[datetime]) -> Scenario:
+    """The scenario with the trees of some messages, spread over its folds, with faults.
+
+    An init is folded no later than its root's other events, which is all that the pipeline promises of
+    their order. The oracle's own ledger tells which messages to replay, as it would in life.
+    """
+    ledger = Ledger()
     spouts: tuple[str, ...] = SPOUTS
     steps: list[Step] = []
     delayed: list[Event] = []
-    for batch in range(1, rng.randint(4, 12)):
-        now += timedelta(minutes=rng.choice([-15, 0, 5, 10, 10, 20, 40]))
+    for batch, now in enumerate(clock, start=1):
         spouts = (SOURCE,) if rng.random() < 0.1 else spouts
         events, delayed = _split(rng, delayed)
         for emission in _emissions(rng, ledger, batch, spouts, now):
@@ -544,8 +575,8 @@ def random_history(rng: Random, name: str) -> Scenario:
         roots = sorted({row.root_id for row in ledger.live} | {event.root_id for event in events})
         waiting = frozenset(root_id for root_id in roots if rng.random() < 0.2)
         steps.append(Step(now, tuple(events), waiting, spouts))
-        ledger = fold_step(ledger, steps[-1], timeouts, retry)
-    return Scenario(name, tuple(steps), timeouts, retry)
+        ledger = fold_step(ledger, steps[-1], scenario.timeouts, scenario.retry)
+    return replace(scenario, steps=tuple(steps))
 
 
 def tree(rng: Random, emission: Event) -> list[Event]:

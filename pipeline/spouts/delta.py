@@ -41,10 +41,11 @@ class DeltaSpout:
         if last["upto"] == last["end"] and last["version"] == table.version():
             return None
         rows = self._rows(spark)
-        after = last["upto"]
-        unread = rows if after is None else rows.where((F.col("_source_offset") > after) | F.col("_source_offset").isNull())
-        offset = F.col("_source_offset")
-        found = unread.agg(F.max(offset).alias("end"), F.count_if(offset.isNull()).alias("nulls")).first()
+        after, offset = last["upto"], F.col("_source_offset")
+        unread = rows if after is None else rows.where((offset > after) | offset.isNull())
+        found = unread.agg(
+            F.max(offset).alias("end"), F.count(offset).alias("rows"), F.count_if(offset.isNull()).alias("nulls")
+        ).first()
         assert found is not None
         if found["nulls"]:
             raise SourceError(
@@ -53,9 +54,12 @@ class DeltaSpout:
             )
         if found["end"] is None:
             return None
-        first = unread.select(offset).orderBy(offset).limit(limit).agg(F.max(offset).alias("upto")).first()
-        assert first is not None
-        return {"after": after, "upto": first["upto"], "end": found["end"], "version": table.version()}
+        upto = found["end"]
+        if found["rows"] > limit:
+            first = unread.select(offset).orderBy(offset).limit(limit).agg(F.max(offset).alias("upto")).first()
+            assert first is not None
+            upto = first["upto"]
+        return {"after": after, "upto": upto, "end": found["end"], "version": table.version()}
 
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
         """See `Spout`."""

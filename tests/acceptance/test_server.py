@@ -17,11 +17,13 @@ from pipeline.settings import PROJECT_ROOT, Settings
 START = "from pipeline import server; from pipeline.settings import Settings; "
 PRINT_STARTED = START + "print(server.start(Settings.from_env()).pid)"
 PRINT_FOUND = START + "print(server.find(Settings.from_env()).pid)"
+# Short naps, because a signal that one of gRPC's threads receives does not cut the main thread's sleep
+# short: Python handles it once the nap is over.
 OWN_AND_WAIT = (
     "from pipeline.session import owned_session; from pipeline.settings import Settings; import time\n"
     "with owned_session(Settings.from_env()):\n"
     "    print('up', flush=True)\n"
-    "    time.sleep(600)\n"
+    "    while True: time.sleep(0.1)\n"
 )
 
 UDF_OVER_DELTA = """

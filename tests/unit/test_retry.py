@@ -1,13 +1,27 @@
 import math
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from acker.errors import SettingsError
-from acker.retry import ExponentialBackoff, RetryPolicy
+from acker.retry import ExponentialBackoff, RetryPolicy, delay_after
 
 
 def delays(policy: RetryPolicy, failures: int) -> list[float | None]:
     return [policy.delay_seconds(n) for n in range(1, failures + 1)]
+
+
+@dataclass(frozen=True)
+class Always:
+    """A policy of a user's own that returns one and the same, be it a delay or not."""
+
+    delay: Any
+
+    def delay_seconds(self, failures: int) -> float | None:
+        return self.delay
 
 
 def test_delays_grow_by_the_multiplier() -> None:
@@ -42,6 +56,11 @@ def test_the_ten_thousandth_failure_does_not_overflow(multiplier: float, seconds
     assert policy.delay_seconds(10_000) == pytest.approx(seconds, abs=1e-6)
 
 
+def test_the_smallest_initial_delay_grows_to_the_cap() -> None:
+    policy = ExponentialBackoff(initial_seconds=1e-308, limit=None)
+    assert policy.delay_seconds(10_000) == 3600
+
+
 def test_delays_never_shrink_nor_pass_the_cap_where_a_long_overflows() -> None:
     policy = ExponentialBackoff(initial_seconds=0.002, multiplier=2, cap_seconds=10, limit=None)
     found = [policy.delay_seconds(n) or 0 for n in range(1, 101)]
@@ -50,7 +69,9 @@ def test_delays_never_shrink_nor_pass_the_cap_where_a_long_overflows() -> None:
 
 
 def test_without_an_initial_delay_every_retry_is_due_at_once() -> None:
-    assert delays(ExponentialBackoff(initial_seconds=0, limit=None), 3) == [0, 0, 0]
+    policy = ExponentialBackoff(initial_seconds=0, limit=None)
+    assert delays(policy, 3) == [0, 0, 0]
+    assert policy.delay_seconds(10_000) == 0
 
 
 def test_a_policy_of_ones_own_needs_one_method() -> None:
@@ -58,7 +79,21 @@ def test_a_policy_of_ones_own_needs_one_method() -> None:
         def delay_seconds(self, failures: int) -> float | None:
             return [1.0, 1.0, 2.0, None][failures - 1]
 
-    assert delays(Fibonacci(), 4) == [1, 1, 2, None]
+    assert [delay_after(Fibonacci(), n) for n in (1, 2, 3, 4)] == [1, 1, 2, None]
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"), [(0, 0.0), (7, 7.0), (1e300, 315_360_000.0), (10**400, 315_360_000.0)]
+)
+def test_the_delay_of_a_policy_is_at_most_ten_years(delay: float, seconds: float) -> None:
+    assert delay_after(Always(delay), 1) == seconds
+
+
+@pytest.mark.parametrize("delay", [-1, math.nan, math.inf, -math.inf, "60", False, timedelta(seconds=60)])
+def test_a_policy_that_returns_no_number_of_seconds_is_named(delay: object) -> None:
+    message = f"Always.delay_seconds(2) must be None or a finite number of 0 or more, not {delay!r}."
+    with pytest.raises(SettingsError, match=f"^{re.escape(message)}$"):
+        delay_after(Always(delay), 2)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -26,8 +26,27 @@ def test_many_windows_without_a_fold_are_one_turn() -> None:
     assert FOUR_WINDOWS.turn(Turn(5, FIRST_WINDOW), three_timeouts_later) == Turn(6, FIRST_WINDOW + 12)
 
 
-def test_a_clock_set_back_is_no_turn() -> None:
-    assert FOUR_WINDOWS.turn(Turn(5, FIRST_WINDOW), START - TEN_MINUTES).number == 5
+def test_the_time_zone_of_the_clock_makes_no_difference() -> None:
+    india = timezone(timedelta(hours=5, minutes=30))
+    hours = Timeouts(timedelta(hours=1), windows=1)
+    assert hours.turn(None, START.astimezone(india)) == hours.turn(None, START) == Turn(0, 24)
+
+
+def test_a_clock_that_jitters_back_keeps_its_window() -> None:
+    previous = Turn(5, FIRST_WINDOW)
+    assert FOUR_WINDOWS.turn(previous, START - timedelta(microseconds=1)) == previous
+    assert FOUR_WINDOWS.turn(previous, START - TEN_MINUTES) == previous
+
+
+def test_a_clock_set_back_further_goes_on_from_there_without_a_turn() -> None:
+    set_back = START - TEN_MINUTES - timedelta(microseconds=1)
+    assert FOUR_WINDOWS.turn(Turn(5, FIRST_WINDOW), set_back) == Turn(5, FIRST_WINDOW - 5)
+    assert FOUR_WINDOWS.turn(Turn(5, FIRST_WINDOW - 5), START - TEN_MINUTES) == Turn(6, FIRST_WINDOW - 4)
+
+
+def test_windows_that_are_no_whole_microseconds_keep_step_with_the_timeout() -> None:
+    thirds = Timeouts(timedelta(seconds=10), windows=3)
+    assert thirds.turn(None, START) == Turn(0, 24 * 60 * 60 * 3 // 10)
 
 
 def test_without_a_timeout_the_window_never_turns() -> None:
@@ -46,6 +65,11 @@ def test_a_root_expires_at_the_turn_after_its_last_window(windows: int, turns: i
 def test_the_hard_limit_is_rounded_up_to_whole_windows(hard_minutes: float, hard_turns: int) -> None:
     timeouts = Timeouts(TEN_MINUTES, windows=4, hard_timeout=timedelta(minutes=hard_minutes))
     assert timeouts.hard_turns == hard_turns
+
+
+def test_the_hard_limit_is_rounded_but_once() -> None:
+    ten_seconds = timedelta(seconds=10)
+    assert Timeouts(ten_seconds, windows=3, hard_timeout=ten_seconds).hard_turns == 4
 
 
 def test_no_hard_limit_is_set_unless_asked_for() -> None:

@@ -1,0 +1,1 @@
+"""What tracking costs, as ratios of runs made side by side with their results checked."""

@@ -1,0 +1,48 @@
+"""`make bench`: measure, print, and write `data/bench.json`; ROUNDS (3) pairs of runs each."""
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from acker.errors import AckerError
+from bench.fold import measure_fold, measure_history
+from bench.pairs import Measure
+from bench.tax import measure_tax
+from pipeline.session import owned_session
+from pipeline.settings import Settings
+
+
+def main() -> int:
+    """Run what the arguments name, or everything. Returns 0 where every ratio is within its bound."""
+    measures = {"tax": measure_tax, "fold": measure_fold, "history": measure_history}
+    names = sys.argv[1:] or list(measures)
+    unknown = [name for name in names if name not in measures]
+    if unknown:
+        print(f"There is no measure called {unknown[0]}; choose among {', '.join(measures)}.", file=sys.stderr)
+        return 2
+    settings = Settings.from_env()
+    folder = settings.home / "bench"
+    shutil.rmtree(folder, ignore_errors=True)
+    results: list[Measure] = []
+    with owned_session(settings) as spark:
+        for name in names:
+            result = measures[name](spark, folder / name, int(os.environ.get("ROUNDS", "3")))
+            print(f"{name}: {result.ratio} (at most {result.at_most})", flush=True)
+            print(f"  {result.numerator_seconds} s ÷ {result.denominator_seconds} s", flush=True)
+            results.append(result)
+            shutil.rmtree(folder / name)
+    report = Path(settings.home) / "bench.json"
+    report.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
+    print(f"Written to {report}.")
+    return 0 if all(result.within for result in results) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except AckerError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,93 @@
+"""The tax of tracking: a tracked pipeline ÷ the same in plain Spark, every stage written to Delta.
+
+1 M sentences of 10 words are read, split into words, and the words upper-cased. The tracked side runs the
+spout, both bolts and the fold, with everything that they log.
+"""
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from acker.tables import Store
+from bench.pairs import Measure, measure
+from pipeline.acking import fold
+from pipeline.cycle import run_bolt, run_spout
+from pipeline.run import Run
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+SENTENCES = 1_000_000
+WORDS_PER_SENTENCE = 10
+VOCABULARY = 5_000
+AT_MOST = 2.0
+
+
+def measure_tax(spark: SparkSession, folder: Path, rounds: int, sentences: int = SENTENCES) -> Measure:
+    """Time both pipelines in turn. Raises AssertionError where their results differ."""
+    source = str(folder / "sentences")
+    words = [
+        F.concat(F.lit("w"), F.pmod(F.xxhash64("id", F.lit(i)), F.lit(VOCABULARY)).cast("string"))
+        for i in range(WORDS_PER_SENTENCE)
+    ]
+    (
+        spark.range(0, sentences, 1, 4)
+        .select(F.concat_ws(" ", *words).alias("sentence"))
+        .write.format("delta")
+        .option("delta.enableRowTracking", "true")
+        .save(source)
+    )
+
+    def plain(number: int) -> None:
+        run_plain(spark, source, folder / f"plain{number}")
+
+    def tracked(number: int) -> None:
+        run_tracked(spark, source, folder / f"tracked{number}")
+
+    result = measure("tax", AT_MOST, tracked, plain, rounds)
+    for number in range(rounds + 1):
+        want = _fingerprint(spark.read.format("delta").load(str(folder / f"plain{number}" / "upper")))
+        store = Store(str(folder / f"tracked{number}"), "tax")
+        assert _fingerprint(store.read(spark, "streams/upper")) == want
+        assert store.read(spark, "ledger").where("state = 'acked'").count() == sentences
+    return result
+
+
+def run_plain(spark: SparkSession, source: str, folder: Path) -> None:
+    """Three jobs over Delta tables, as one writes them without tracking."""
+
+    def stage(name: str, frame: DataFrame) -> DataFrame:
+        frame.write.format("delta").mode("append").save(str(folder / name))
+        return spark.read.format("delta").load(str(folder / name))
+
+    sentences = stage("sentences", spark.read.format("delta").load(source))
+    words = stage("words", sentences.select(F.explode(F.split("sentence", " ")).alias("word")))
+    stage("upper", words.select(F.upper("word").alias("word")))
+
+
+def run_tracked(spark: SparkSession, source: str, folder: Path) -> None:
+    """The same as a topology: one batch of each component, then a fold."""
+    topology = Topology("tax", batch_rows=2**31 - 1)
+    sentences = topology.spout("sentences", DeltaSpout(source))
+
+    @topology.bolt(sentences)
+    def words(tuples: DataFrame) -> DataFrame:
+        return tuples.select("anchor", F.explode(F.split("sentence", " ")).alias("word"))
+
+    @topology.bolt(words)
+    def upper(tuples: DataFrame) -> DataFrame:
+        return tuples.select("anchor", F.upper("word").alias("word"))
+
+    store = Store(str(folder), topology.name)
+    store.create(spark)
+    run = Run(topology, store, spark)
+    run_spout(run, sentences)
+    run_bolt(run, words)
+    run_bolt(run, upper)
+    fold(run)
+
+
+def _fingerprint(frame: DataFrame) -> tuple[int, int]:
+    row = frame.agg(F.count("*").alias("rows"), F.sum(F.hash("word").cast("bigint")).alias("sum")).first()
+    assert row is not None
+    return row["rows"], row["sum"]

@@ -1,0 +1,147 @@
+"""Topologies are checked when they are built: no Spark session is there."""
+
+from datetime import timedelta
+
+import pytest
+
+from acker.errors import SettingsError, TopologyError
+from pipeline.aggregates import Count
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology, duration
+
+SOURCE = DeltaSpout("source", key="id")
+
+
+def same(*tuples):
+    return tuples[0]
+
+
+@pytest.fixture
+def topology() -> Topology:
+    built = Topology("tried")
+    built.spout("numbers", SOURCE)
+    return built
+
+
+def test_a_diamond_knows_its_order_and_its_edges(topology):
+    topology.bolt("left", "right", name="joined")(same)
+    topology.bolt("numbers", name="left")(same)
+    topology.bolt("numbers", name="right")(same)
+    topology.validate()
+    assert [component.name for component in topology.order()] == ["numbers", "left", "right", "joined"]
+    assert [component.name for component in topology.bolts] == ["left", "right", "joined"]
+    assert [component.name for component in topology.spouts] == ["numbers"]
+    edges = {name: topology.consumers(name) for name in topology.components}
+    assert edges == {"numbers": ("left", "right"), "joined": (), "left": ("joined",), "right": ("joined",)}
+
+
+def test_a_bolt_is_named_after_its_function(topology):
+    assert topology.bolt("numbers")(same).name == "same"
+    assert topology.basic_bolt("same", schema="id bigint", name="other")(same).inputs == ("same",)
+
+
+def test_a_cycle_is_named(topology):
+    topology.bolt("numbers", "there", name="back")(same)
+    topology.bolt("back", name="there")(same)
+    with pytest.raises(TopologyError, match=r"Topology tried has a cycle: (back → there → back|there → back → there)\."):
+        topology.validate()
+
+
+def test_a_bolt_that_reads_itself_is_a_cycle(topology):
+    topology.bolt("numbers", "echo", name="echo")(same)
+    with pytest.raises(TopologyError, match="has a cycle: echo → echo"):
+        topology.validate()
+
+
+def test_an_unknown_input_is_named(topology):
+    topology.bolt("letters", name="doubled")(same)
+    with pytest.raises(TopologyError, match="doubled reads letters, which topology tried does not have"):
+        topology.validate()
+
+
+def test_a_published_component_must_be_there(topology):
+    topology.publish("letters", to="here")
+    with pytest.raises(TopologyError, match="publishes letters, which it does not have"):
+        topology.validate()
+
+
+def test_a_bolt_must_read_something(topology):
+    topology.bolt(name="idle")(same)
+    with pytest.raises(TopologyError, match="Bolt idle of topology tried reads nothing"):
+        topology.validate()
+
+
+def test_a_bolt_reads_an_input_once(topology):
+    topology.bolt("numbers", "numbers", name="twice")(same)
+    with pytest.raises(TopologyError, match="Bolt twice of topology tried reads an input twice"):
+        topology.validate()
+
+
+def test_a_topology_needs_a_spout():
+    with pytest.raises(TopologyError, match="Topology empty has no spout"):
+        Topology("empty").validate()
+
+
+def test_two_components_of_one_name_are_refused(topology):
+    with pytest.raises(TopologyError, match="two components called numbers"):
+        topology.bolt("numbers", name="numbers")(same)
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "1st", "with space", "with-dash", "../up", "_hidden", "naïve", "a\n"])
+def test_a_name_that_could_not_be_a_folder_is_refused(topology, name):
+    with pytest.raises(TopologyError, match="cannot name a topology"):
+        Topology(name)
+    with pytest.raises(TopologyError, match="cannot name a component"):
+        topology.spout(name, SOURCE)
+
+
+def test_a_component_is_published_once(topology):
+    topology.publish("numbers", to="here")
+    with pytest.raises(TopologyError, match="numbers is published twice"):
+        topology.publish("numbers", to="there")
+
+
+@pytest.mark.parametrize("same_table", ["here", "./here", "elsewhere/../here"])
+def test_two_components_do_not_share_a_table(topology, same_table):
+    topology.bolt("numbers", name="doubled")(same)
+    topology.publish("numbers", to="here")
+    with pytest.raises(TopologyError, match="give each a table of its own"):
+        topology.publish("doubled", to=same_table)
+
+
+def test_a_key_and_aggregates_come_together(topology):
+    with pytest.raises(TopologyError, match="come together or not at all"):
+        topology.publish("numbers", to="here", by="id")
+    with pytest.raises(TopologyError, match="come together or not at all"):
+        topology.publish("numbers", to="here", aggregates={"count": Count()})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10 minutes", timedelta(minutes=10)),
+        ("1 second", timedelta(seconds=1)),
+        (" 1.5 hours ", timedelta(minutes=90)),
+        (timedelta(days=2), timedelta(days=2)),
+        (None, None),
+    ],
+)
+def test_a_duration_is_a_number_and_a_unit(text, expected):
+    assert duration(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "10", "minutes", "-1 minutes", "0 seconds", "ten minutes", timedelta(-1)])
+def test_what_is_no_positive_duration_is_refused(text):
+    with pytest.raises(SettingsError):
+        Topology("tried", message_timeout=text)
+
+
+def test_a_duration_past_what_python_holds_is_refused():
+    with pytest.raises(SettingsError, match="is too long a duration"):
+        duration("99999999999999 days")
+
+
+@pytest.mark.parametrize("limits", [{"max_pending": 0}, {"batch_rows": 0}, {"batch_rows": -1}, {"windows": 0}])
+def test_a_limit_below_one_is_refused(limits):
+    with pytest.raises(SettingsError, match=r"must be 1 (to|or more)"):
+        Topology("tried", **limits)
