@@ -59,7 +59,7 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """pass or fail."""
+        """Pass or fail."""
         return "pass" if self.passed else "fail"
 
 
@@ -191,10 +191,13 @@ def _published(ledger: DeltaTable, one: PublishedTable) -> dict[str, list[Findin
                 PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC) AS n
             FROM ledger WHERE live_in IS NULL AND state = 'acked' AND fold <= {one.position})
         WHERE n = 1),
-        emitted AS (SELECT _root_id AS id, count(*) AS tuples FROM stream WHERE _kind IS NULL GROUP BY _root_id)"""
+        emitted AS (
+            SELECT _root_id AS id, count(*) AS tuples FROM stream WHERE _kind IS NULL GROUP BY _root_id)"""
     tables = {"ledger": ledger, "stream": one.stream}
     if one.table is None:
-        rows = query(f"WITH {expected} SELECT expected.* FROM expected JOIN emitted ON root_id = id", **tables)
+        rows = query(
+            f"WITH {expected} SELECT expected.* FROM expected JOIN emitted ON root_id = id", **tables
+        )
         return {"lost": [Finding(message_name(row), "acked, but nothing is published") for row in rows]}
     tables["published"] = one.table
     if one.counted:
@@ -216,7 +219,9 @@ def _published(ledger: DeltaTable, one: PublishedTable) -> dict[str, list[Findin
     where = one.table.table_uri
     for row in rows:
         if row["spout"] is None and row["old_spout"] is None:
-            finding = Finding(f"root {row['found_id']}", f"{row['found']} rows in {where} that no acked root vouches for")
+            finding = Finding(
+                f"root {row['found_id']}", f"{row['found']} rows in {where} that no acked root vouches for"
+            )
             findings["unexpected"].append(finding)
         elif row["spout"] is None:
             name = f"{row['old_spout']}:{row['old_partition']}:{row['old_offset']}"

@@ -102,9 +102,7 @@ def new_events(store: Store, spark: SparkSession, request: FoldRequest) -> DataF
     return store.read(spark, EVENTS, request.events_version).where(reduce(lambda a, b: a | b, ranges))
 
 
-def _own_row(
-    spark: SparkSession, number: int, turn: Turn, request: FoldRequest, counts: Counts
-) -> DataFrame:
+def _own_row(spark: SparkSession, number: int, turn: Turn, request: FoldRequest, counts: Counts) -> DataFrame:
     tally = {**counts.outcomes, "late": counts.late, "replays_pending": counts.replays_pending}
     row = {
         "fold": number,

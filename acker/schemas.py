@@ -18,7 +18,7 @@ class TableSchema:
     properties: dict[str, str] = field(default_factory=dict)
 
     def table_properties(self) -> dict[str, str]:
-        """Delta table properties. A checkpoint every 10 commits, Delta's default, costs more than it saves."""
+        """Delta's table properties. A checkpoint every 10 commits, its default, costs more than it saves."""
         return {
             "delta.dataSkippingStatsColumns": self.stats_columns,
             "delta.checkpointInterval": "100",

@@ -4,8 +4,11 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from acker.errors import AckerError
 from bench.fold import measure_fold, measure_history
@@ -17,11 +20,17 @@ from pipeline.settings import Settings
 
 def main() -> int:
     """Run what the arguments name, or everything. Returns 0 where every ratio is within its bound."""
-    measures = {"tax": measure_tax, "fold": measure_fold, "history": measure_history}
+    measures: dict[str, Callable[[SparkSession, Path, int], Measure]] = {
+        "tax": measure_tax,
+        "fold": measure_fold,
+        "history": measure_history,
+    }
     names = sys.argv[1:] or list(measures)
     unknown = [name for name in names if name not in measures]
     if unknown:
-        print(f"There is no measure called {unknown[0]}; choose among {', '.join(measures)}.", file=sys.stderr)
+        print(
+            f"There is no measure called {unknown[0]}; choose among {', '.join(measures)}.", file=sys.stderr
+        )
         return 2
     settings = Settings.from_env()
     folder = settings.home / "bench"

@@ -52,7 +52,15 @@ def _polars_acked(files: list[str]) -> int:
     kind = pl.col("kind")
     first = [
         pl.col(column).max()
-        for column in ("spout", "source_partition", "source_offset", "attempt", "replaces", "batch", "logged_at")
+        for column in (
+            "spout",
+            "source_partition",
+            "source_offset",
+            "attempt",
+            "replaces",
+            "batch",
+            "logged_at",
+        )
     ]
     groups = (
         pl.scan_parquet(files)
@@ -143,7 +151,9 @@ def _append_events(store: Store, spark: SparkSession, roots: int, acks: int, bat
         F.lit(SPOUT).alias("component"),
     )
     last = F.col("step") == acks - 1
-    steps = spark.range(0, roots * acks, 1, 8).selectExpr(f"id div {acks} AS id", f"cast(id % {acks} AS int) AS step")
+    steps = spark.range(0, roots * acks, 1, 8).selectExpr(
+        f"id div {acks} AS id", f"cast(id % {acks} AS int) AS step"
+    )
     ack = steps.select(
         root.alias("root_id"),
         F.lit("ack").alias("kind"),
@@ -155,9 +165,7 @@ def _append_events(store: Store, spark: SparkSession, roots: int, acks: int, bat
         F.lit(BOLT).alias("component"),
     )
     for component, events in ((SPOUT, init), (BOLT, ack)):
-        stamped = events.withColumns(
-            {"batch": F.lit(batch).cast("bigint"), "logged_at": F.lit(NOW)}
-        )
+        stamped = events.withColumns({"batch": F.lit(batch).cast("bigint"), "logged_at": F.lit(NOW)})
         store.append(_complete(spark, stamped), EVENTS, component, batch)
 
 

@@ -23,7 +23,11 @@ class Measure:
 
 
 def measure(
-    name: str, at_most: float, numerator: Callable[[int], None], denominator: Callable[[int], None], rounds: int
+    name: str,
+    at_most: float,
+    numerator: Callable[[int], None],
+    denominator: Callable[[int], None],
+    rounds: int,
 ) -> Measure:
     """Time both in turn, `rounds` times after a warm-up; each is called with the number of its round."""
     ours: list[float] = []

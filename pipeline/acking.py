@@ -2,12 +2,12 @@
 
 from functools import reduce
 
+from pyspark.sql import DataFrame
+
 from acker.errors import StoreError
 from acker.job import FoldRequest, run_fold
 from acker.ledger import Fold, newest_fold
 from acker.schemas import EVENTS
-from pyspark.sql import DataFrame
-
 from pipeline.run import Run
 
 

@@ -6,7 +6,6 @@ what a component consumed and what it emitted cannot be seen apart, and a transf
 other rows the second time does no harm.
 """
 
-from collections.abc import Mapping
 from functools import reduce
 
 import pyarrow as pa
@@ -14,18 +13,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from acker.errors import TopologyError
+from acker.errors import BoltError, TopologyError
 from acker.events import Kind
 from acker.ids import root_id, tuple_ids
 from acker.schemas import EVENTS, STREAM_PROPERTIES
 from acker.tables import arrow_table
-from pipeline.bolts import bolt_rows, check_columns
+from pipeline.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
 from pipeline.journal import Batch, BatchKind
-from pipeline.poison import error_of, find_poison, row_error
+from pipeline.poison import Frames, error_of, find_poison, row_error
 from pipeline.run import Run, in_batches, stream, user_columns
 from pipeline.spouts import History, Range
-from pipeline.topology import Component
 from pipeline.targets import refusals
+from pipeline.topology import Component
 
 _WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
 _UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
@@ -137,9 +136,7 @@ def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
     assert spout.source is not None
     if batch.kind == "next":
         read = spout.source.read_range(run.spark, batch.input)
-        found = read.withColumns(
-            {"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")}
-        )
+        found = read.withColumns({"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")})
     else:
         found = _replayed(run, spout, batch)
     columns = user_columns(found)
@@ -192,10 +189,15 @@ def messages_table(planned: Range) -> pa.Table:
         for partition, messages in planned["messages"].items()
         for offset, attempt, replaces in messages
     ]
-    columns = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
-    types = [pa.string(), pa.int64(), pa.int32(), pa.int64()]
-    names = ["source_partition", "source_offset", "attempt", "replaces"]
-    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+    schema = pa.schema(
+        {
+            "source_partition": pa.string(),
+            "source_offset": pa.int64(),
+            "attempt": pa.int32(),
+            "replaces": pa.int64(),
+        }
+    )
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def history(run: Run, spout: str) -> History:
@@ -219,43 +221,36 @@ def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
     """Append what the bolt makes of its inputs; rows that raise fail their messages and no others."""
     if set(bolt.inputs) != set(batch.input):
         raise TopologyError(
-            f"Batch {batch.number} of {bolt.name} was planned to read {', '.join(sorted(batch.input))} and the "
-            f"bolt now reads {', '.join(sorted(bolt.inputs))}. Finish the batch with the topology that planned it."
+            f"Batch {batch.number} of {bolt.name} was planned to read {', '.join(sorted(batch.input))}, and "
+            f"the bolt now reads {', '.join(sorted(bolt.inputs))}. "
+            "Finish the batch with the topology that planned it."
         )
     inputs: dict[str, DataFrame] = {}
     for upstream, batches in _inputs(run, bolt, batch).items():
         tuples = run.tuples(upstream, batches)
         inputs[upstream] = tuples.select("_root_id", *user_columns(tuples))
 
-    def rows_of(frames: Mapping[str, DataFrame]) -> DataFrame:
-        rows = bolt_rows(run.spark, bolt, batch.number, frames)
-        return refusals(run, bolt.name, rows)
+    def rows_of(frames: Frames) -> DataFrame:
+        return refusals(run, bolt.name, bolt_rows(run.spark, bolt, batch.number, frames))
 
     try:
         _append_rows(run, bolt, batch, rows_of(inputs))
     except PySparkException as error:
         cause = error_of(rows_of(inputs)) if _UNCAUSED in str(error) else error
+        if cause is not None and FOREIGN_ANCHOR in str(cause):
+            raise BoltError(f"Bolt {bolt.name} {FOREIGN_ANCHOR}.") from cause
         if cause is None or row_error(cause) is None:
             raise cause or error from None
         run.tell("narrowing", bolt.name, batch.number)
-        poison = _poison(run, bolt, inputs, rows_of, cause)
-        reasons = run.spark.createDataFrame(list(poison.items()), "_root_id bigint, _error string")
-        failed = reasons.withColumn("_kind", F.lit(Kind.FAIL.value))
-        healthy = {
-            upstream: frame.where(~F.col("_root_id").isin(list(poison))) for upstream, frame in inputs.items()
+        poison = find_poison(bolt.name, inputs, rows_of, cause)
+        failed = run.spark.createDataFrame(
+            [(root, Kind.FAIL.value, reason) for root, reason in poison.items()],
+            "_root_id bigint, _kind string, _error string",
+        )
+        sound = {
+            stream: frame.where(~F.col("_root_id").isin(list(poison))) for stream, frame in inputs.items()
         }
-        _append_rows(run, bolt, batch, rows_of(healthy).unionByName(failed, allowMissingColumns=True))
-
-
-def _poison(run: Run, bolt: Component, inputs, rows_of, cause: PySparkException) -> dict[int, str]:  # type: ignore[no-untyped-def]
-    ids = reduce(lambda a, b: a.union(b), [frame.select("_root_id") for frame in inputs.values()])
-    roots = ids.distinct().orderBy("_root_id").toArrow()["_root_id"].to_pylist()
-
-    def between(low: int, high: int) -> DataFrame:
-        part = F.col("_root_id").between(low, high)
-        return rows_of({upstream: frame.where(part) for upstream, frame in inputs.items()})
-
-    return find_poison(between, roots, cause, bolt.name)
+        _append_rows(run, bolt, batch, rows_of(sound).unionByName(failed, allowMissingColumns=True))
 
 
 # Logging

@@ -6,7 +6,7 @@ read, which would be a false acknowledgement, so it stops the batch.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,10 +15,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from acker.errors import BoltError
 from acker.events import Kind
 from acker.ids import hash64
-from pipeline.topology import Component
+from pipeline.topology import Component, TupleFunction
 from pipeline.tuples import LONGEST_REASON, TupleRunner
 
 ERROR_COLUMN = "_error"
+FOREIGN_ANCHOR = "emitted a row whose anchor is none of its inputs; keep `anchor` as it came"
 
 
 def fail_when(condition: Column, reason: Column | str) -> Column:
@@ -31,9 +32,7 @@ def fail_when(condition: Column, reason: Column | str) -> Column:
     return F.when(condition, why).alias(ERROR_COLUMN)
 
 
-def bolt_rows(
-    spark: SparkSession, bolt: Component, batch: int, inputs: Mapping[str, DataFrame]
-) -> DataFrame:
+def bolt_rows(spark: SparkSession, bolt: Component, batch: int, inputs: Mapping[str, DataFrame]) -> DataFrame:
     """The rows that one batch of a bolt adds: `_root_id`, `_kind`, `_error` and the user's columns.
 
     Args:
@@ -61,13 +60,11 @@ def _dataframe_rows(bolt: Component, batch: int, inputs: Mapping[str, DataFrame]
     if dict(result.dtypes).get("anchor") != dict(anchored[0].dtypes)["anchor"]:
         raise BoltError(
             f"Bolt {bolt.name} must keep the column `anchor` as it came: without it no one can tell which "
-            "messages its rows belong to. Add \"anchor\" to its last select."
+            'messages its rows belong to. Add "anchor" to its last select.'
         )
     columns = [column for column in result.columns if column not in ("anchor", ERROR_COLUMN)]
     check_columns(f"Bolt {bolt.name}", columns)
-    foreign = F.raise_error(
-        F.lit(f"bolt {bolt.name} emitted a row whose anchor is none of its inputs; keep the anchor as it came")
-    ).cast("bigint")
+    foreign = F.raise_error(F.lit(FOREIGN_ANCHOR)).cast("bigint")
     mine = F.col("anchor.seal").eqNullSafe(F.xxhash64("anchor._root_id", salt))
     error = F.col(ERROR_COLUMN) if ERROR_COLUMN in result.columns else F.lit(None)
     error = error.cast("string")
@@ -87,7 +84,8 @@ def _basic_rows(spark: SparkSession, bolt: Component, inputs: Mapping[str, DataF
         tuples = tuples.unionByName(other)
     schema = spark.createDataFrame([], bolt.schema).schema
     check_columns(f"Bolt {bolt.name}", schema.names)
-    run = TupleRunner(bolt.function, to_arrow_schema(schema, timezone="UTC"))
+    function = cast(TupleFunction, bolt.function)
+    run = TupleRunner(function, to_arrow_schema(schema, timezone="UTC"))
     return tuples.mapInArrow(run, f"_root_id bigint, _kind string, _error string, {bolt.schema}")
 
 
@@ -101,7 +99,8 @@ def check_columns(who: str, columns: Iterable[str]) -> None:
     reserved = [column for column in columns if column.startswith("_") or column == "anchor"]
     if reserved:
         raise BoltError(
-            f"{who} emits {', '.join(reserved)}: `anchor` and names that begin with an underscore are reserved."
+            f"{who} emits {', '.join(reserved)}: "
+            "`anchor` and names that begin with an underscore are reserved."
         )
     twice = {column for column in columns if [c.lower() for c in columns].count(column.lower()) > 1}
     if twice:

@@ -192,7 +192,9 @@ def replay(
 
     chosen = (spout, messages, since, until, reason, limit)
     if not states and any(chosen):
-        raise SettingsError("Say with --state which messages to choose among; without it all due are replayed.")
+        raise SettingsError(
+            "Say with --state which messages to choose among; without it all due are replayed."
+        )
     positions = tuple(parse_message(context.topology, text) for text in messages)
     if len({name for name, _, _ in positions} | ({spout} if spout else set())) > 1:
         raise SettingsError("Choose messages of one spout at a time.")
@@ -268,5 +270,7 @@ def server(action: str) -> None:
         click.echo("Stopped." if servers.stop(settings) else "No server runs.")
     else:
         found = servers.find(settings)
-        click.echo(f"Spark Connect server at {found.url}, process {found.pid}." if found else "No server runs.")
+        click.echo(
+            f"Spark Connect server at {found.url}, process {found.pid}." if found else "No server runs."
+        )
         sys.exit(0 if found else FAILED)

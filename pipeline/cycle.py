@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from acker.ledger import newest_fold
 from acker.schemas import LEDGER
@@ -14,6 +15,8 @@ from pipeline.publish import publish
 from pipeline.replay import plan_due
 from pipeline.run import Run
 from pipeline.topology import Component
+
+_NAP_SECONDS = 0.5  # a signal that comes while gRPC's threads run may only be seen after the sleep
 
 
 @dataclass(frozen=True)
@@ -115,16 +118,17 @@ def drain(run: Run, limit: int | None = None, sleep: Callable[[float], None] = t
         cycles += 1
         if left is not None:
             left -= result.messages
-        if result.batches or (left != 0 and result.messages):
+        if result.batches:
             continue
-        pause = _seconds_to_next_retry(run)
-        if pause is None:
+        due = _next_due(run)
+        if due is None:
             return cycles
-        sleep(pause)
+        while (rest := (due - run.clock()).total_seconds()) > 0:
+            sleep(min(rest, _NAP_SECONDS))
 
 
-def _seconds_to_next_retry(run: Run) -> float | None:
-    """Seconds until the next message is due, a window's length while roots are pending, None if idle."""
+def _next_due(run: Run) -> datetime | None:
+    """When the next message is due, or the next window turns while roots are pending; None if idle."""
     newest = newest_fold(run.store)
     if newest is None:
         return None
@@ -132,9 +136,8 @@ def _seconds_to_next_retry(run: Run) -> float | None:
         f"SELECT min(retry_at) AS due FROM ledger WHERE live_in = {newest.number} AND state = 'retrying'",
         ledger=run.store.require(LEDGER),
     )
-    if row["due"] is not None:
-        return max(0.0, (row["due"] - run.clock()).total_seconds())
+    due: datetime | None = row["due"]
     timeouts = run.topology.timeouts
-    if newest.pending() and timeouts.message_timeout is not None:
-        return (timeouts.message_timeout / timeouts.windows).total_seconds()
-    return None
+    if due is None and newest.pending() and timeouts.message_timeout is not None:
+        return run.clock() + timeouts.message_timeout / timeouts.windows
+    return due

@@ -73,8 +73,8 @@ class Journal:
         rows = self.rows(f"component = '{component}' AND batch = {number}")
         if len(rows) != 1:
             raise StoreError(
-                f"{self.store.path(BATCHES)} has {len(rows)} rows for batch {number} of {component} instead of "
-                "one. It was restored or edited by hand; restore it to a version that holds the batch."
+                f"{self.store.path(BATCHES)} has {len(rows)} rows for batch {number} of {component} instead "
+                "of one. It was restored or edited by hand; restore it to a version that holds the batch."
             )
         return rows[0]
 

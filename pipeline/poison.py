@@ -4,17 +4,23 @@ The batch's roots are halved until single messages remain, and each half runs on
 among n cost at most 2 · m · log2(n) runs of the transformation, over ever smaller parts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from functools import reduce
 
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from acker.errors import BoltError
+from pipeline.bolts import FOREIGN_ANCHOR
 from pipeline.tuples import LONGEST_REASON
 
 MOST_POISON = 32  # past this the bolt is at fault and not the rows
 _DATA_EXCEPTION = "22"  # SQLSTATE class: a value that an expression cannot take
+_RAISED = "P0001"  # SQLSTATE of raise_error and assert_true
 _UNLOADED = " in read_udfs"  # a worker that cannot load the function, whatever the row
+
+Frames = Mapping[str, DataFrame]  # a bolt's inputs: stream -> its tuples
 
 
 def row_error(error: PySparkException) -> str | None:
@@ -23,11 +29,9 @@ def row_error(error: PySparkException) -> str | None:
     Everything else (a full disk, a lost executor, a missing column) is not the rows' doing.
     """
     if isinstance(error, PythonException):
-        if _UNLOADED in str(error):
-            return None
-        return _last_line_of_traceback(str(error))
+        return None if _UNLOADED in str(error) else _last_line_of_traceback(str(error))
     state = error.getSqlState() or ""
-    if state.startswith(_DATA_EXCEPTION):
+    if FOREIGN_ANCHOR not in str(error) and (state.startswith(_DATA_EXCEPTION) or state == _RAISED):
         return str(error).split(" SQLSTATE:")[0].strip()[:LONGEST_REASON]
     return None
 
@@ -38,21 +42,37 @@ def _last_line_of_traceback(message: str) -> str:
     return (lines[-1] if lines else message)[:LONGEST_REASON]
 
 
+def error_of(frame: DataFrame) -> PySparkException | None:
+    """What evaluating every column of a frame raises; None where it passes."""
+    try:
+        frame.write.format("noop").mode("overwrite").save()
+    except PySparkException as error:
+        return error
+    return None
+
+
 def find_poison(
-    frame_of: Callable[[int, int], DataFrame], roots: Sequence[int], error: PySparkException, bolt: str
+    bolt: str, inputs: Frames, rows_of: Callable[[Frames], DataFrame], error: PySparkException
 ) -> dict[int, str]:
     """The poison roots of a batch and why each fails.
 
     Args:
-        frame_of: the transformation over the inputs whose root lies between two ids, both included.
-        roots: the batch's distinct root ids, ascending.
-        error: what the transformation raised over all of them.
         bolt: the bolt's name, for messages.
+        inputs: its tuples, with `_root_id`.
+        rows_of: the transformation.
+        error: what it raised over all of them.
 
     Raises:
         BoltError: more than `MOST_POISON` messages fail.
         PySparkException: an error that no single message causes.
     """
+    ids = reduce(DataFrame.union, [frame.select("_root_id") for frame in inputs.values()])
+    roots = ids.distinct().orderBy("_root_id").toArrow()["_root_id"].to_pylist()
+
+    def error_between(low: int, high: int) -> PySparkException | None:
+        part = F.col("_root_id").between(roots[low], roots[high - 1])
+        return error_of(rows_of({stream: frame.where(part) for stream, frame in inputs.items()}))
+
     poison: dict[int, str] = {}
     # Every range on the stack is known to fail, with the error beside it.
     failing: list[tuple[int, int, PySparkException]] = [(0, len(roots), error)]
@@ -65,23 +85,14 @@ def find_poison(
             poison[roots[low]] = reason
             if len(poison) > MOST_POISON:
                 raise BoltError(
-                    f"Bolt {bolt} fails on more than {MOST_POISON} messages of one batch, so it is taken to be "
-                    f"at fault itself: {reason}. Mend it, or fail rows with fail_when, and run it again."
+                    f"Bolt {bolt} fails on more than {MOST_POISON} messages of one batch, so it is taken to "
+                    f"be at fault itself: {reason}. Mend it, or fail rows with fail_when, and run it again."
                 )
             continue
         middle = (low + high) // 2
-        halves = [(low, middle), (middle, high)]
-        errors = [error_of(frame_of(roots[a], roots[b - 1])) for a, b in halves]
-        if not any(errors):
+        halves = [(a, b, error_between(a, b)) for a, b in ((low, middle), (middle, high))]
+        found = [(a, b, raised) for a, b, raised in halves if raised is not None]
+        if not found:
             raise error
-        failing.extend((a, b, found) for (a, b), found in zip(halves, errors, strict=True) if found)
+        failing.extend(found)
     return poison
-
-
-def error_of(frame: DataFrame) -> PySparkException | None:
-    """What evaluating every column of a frame raises; None where it passes."""
-    try:
-        frame.write.format("noop").mode("overwrite").save()
-    except PySparkException as error:
-        return error
-    return None

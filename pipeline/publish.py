@@ -115,9 +115,7 @@ def terminal_batches(run: Run, component: str, emissions: list[tuple[str, int]])
             for batch in run.journal.rows(f"component = '{bolt.name}'")
             if any(
                 batch.taken(upstream) >= low
-                and any(
-                    batch.input[upstream]["after"] < n <= batch.input[upstream]["upto"] for n in numbers
-                )
+                and any(batch.input[upstream]["after"] < n <= batch.input[upstream]["upto"] for n in numbers)
                 for upstream, numbers in causes.items()
                 if upstream in batch.input
             )
@@ -207,7 +205,9 @@ def _add_to_aggregates(
         F.sum(sign).cast("bigint").alias(COUNT),
     )
     if open_table(publication.to) is None:
-        append(changes, publication.to, app, fold, {"userMetadata": commit_note(run.store, publication, fold)})
+        append(
+            changes, publication.to, app, fold, {"userMetadata": commit_note(run.store, publication, fold)}
+        )
         return
     keys = " AND ".join(f"target.`{key}` <=> changes.`{key}`" for key in publication.by)
     kept = [
@@ -235,5 +235,3 @@ def passed(run: Run) -> int:
         if waiting:
             position = min(position, waiting[0].fold - 1)
     return position
-
-

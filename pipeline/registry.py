@@ -53,5 +53,5 @@ def _import(text: str) -> Topology:
         raise TopologyError(f"{text} is {found} and not a Topology.")
     topology.validate()
     # Functions of the topology's module travel to Spark's workers whole: those may not find the module.
-    cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return topology

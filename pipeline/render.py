@@ -11,7 +11,13 @@ from acker.audit import Audit
 from pipeline.reports import Entry
 
 _LISTED = 10  # findings printed; --json has the rest
-_COLOURS = {"acked": "green", "published": "green", "dead_letter": "red", "lost": "red", "failed by": "yellow"}
+_COLOURS = {
+    "acked": "green",
+    "published": "green",
+    "dead_letter": "red",
+    "lost": "red",
+    "failed by": "yellow",
+}
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -56,7 +62,9 @@ def audit(result: Audit) -> None:
 def status(result: dict[str, Any]) -> None:
     """Where everything stands."""
     console = _console()
-    table = _table(f"{result['topology']} in {result['store']}", "component", "batches logged", "to take", "newest")
+    table = _table(
+        f"{result['topology']} in {result['store']}", "component", "batches logged", "to take", "newest"
+    )
     for row in result["components"]:
         logged = f"{row['logged']:,}" + (" (one unfinished)" if row["unfinished"] else "")
         waiting = ", ".join(f"{n} of {name}" for name, n in row["waiting_batches"].items() if n)
@@ -64,7 +72,11 @@ def status(result: dict[str, Any]) -> None:
         table.add_row(row["component"], logged, waiting or "-", newest)
     console.print(table)
     states = ", ".join(f"{n:,} {state}" for state, n in sorted(result["states"].items())) or "no messages"
-    folded = f"fold {result['fold']} at {result['folded_at']:%Y-%m-%d %H:%M:%S}" if result["fold"] else "no fold yet"
+    folded = (
+        f"fold {result['fold']} at {result['folded_at']:%Y-%m-%d %H:%M:%S}"
+        if result["fold"]
+        else "no fold yet"
+    )
     console.print(f"acker: {folded}; attempts: {states}; due for replay: {result['due']:,}")
     for row in result["published"]:
         console.print(Text(f"{row['component']} is published to {row['to']} up to fold {row['fold']}"))

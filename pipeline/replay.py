@@ -182,7 +182,9 @@ def _conditions(selection: Selection) -> str:
     if selection.spout is not None:
         terms.append(f"spout = {_text(selection.spout)}")
     if selection.positions:
-        any_of = [f"(source_partition = {_text(p)} AND source_offset = {int(o)})" for p, o in selection.positions]
+        any_of = [
+            f"(source_partition = {_text(p)} AND source_offset = {int(o)})" for p, o in selection.positions
+        ]
         terms.append(f"({' OR '.join(any_of)})")
     if selection.since is not None:
         terms.append(f"emitted_at >= to_timestamp('{selection.since.isoformat()}')")

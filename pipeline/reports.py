@@ -1,10 +1,10 @@
 """What `audit`, `status` and `trace` say, read from Delta without Spark."""
 
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from acker.audit import Audit, PublishedTable, audit, message_name
+from acker.audit import Audit, PublishedTable, audit
 from acker.errors import UnknownMessage
 from acker.ledger import NOW, newest_fold
 from acker.schemas import EVENTS, LEDGER
@@ -143,22 +143,34 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     first = query(f"SELECT * FROM events WHERE {where}", events=events)
     if not rows and not first:
         raise UnknownMessage(
-            f"The store {store.uri} has never seen {message_name({'spout': spout, 'source_partition': partition, 'source_offset': offset})}. "
+            f"The store {store.uri} has never seen {spout}:{partition}:{offset}. "
             f"`python -m pipeline status {topology.name}` shows how far each spout has read."
         )
-    attempts = {row["root_id"]: row["attempt"] for row in [*rows, *first] if row["state" if "state" in row else "kind"] != "retrying"}
+    # A retrying row names the attempt to come beside the root of the one before.
+    attempts = {row["root_id"]: row["attempt"] for row in rows if row["state"] != "retrying"}
+    attempts |= {row["root_id"]: row["attempt"] for row in first}
     roots = ", ".join(str(root) for root in attempts)
     reported = query(
-        f"SELECT * FROM events WHERE root_id IN ({roots}) ORDER BY logged_at, component, batch", events=events
+        f"SELECT * FROM events WHERE root_id IN ({roots}) "
+        "ORDER BY logged_at, kind <> 'init', component, batch",
+        events=events,
     )
     entries = [_event_entry(row, attempts[row["root_id"]]) for row in reported]
     entries += [_ledger_entry(row) for row in rows]
-    entries += [entry for row in rows if row["state"] == "acked" for entry in _published(topology, store, row)]
+    entries += [
+        entry for row in rows if row["state"] == "acked" for entry in _published(topology, store, row)
+    ]
     return sorted(entries, key=lambda entry: (entry.at is None, entry.at, entry.attempt))
 
 
 def _event_entry(row: dict[str, Any], attempt: int) -> Entry:
-    what = {"init": "emitted", "ack": "acked by", "fail": "failed by", "reset": "reset by", "lost": "not in source"}
+    what = {
+        "init": "emitted",
+        "ack": "acked by",
+        "fail": "failed by",
+        "reset": "reset by",
+        "lost": "not in source",
+    }
     detail = row["reason"] or f"{row['consumed']} tuples in, {row['emitted']} out"
     return Entry(row["logged_at"], attempt, what[row["kind"]], row["component"], row["batch"], detail)
 
@@ -183,8 +195,8 @@ def _published(topology: Topology, store: Store, row: dict[str, Any]) -> list[En
         if table is None or last_number(table, app_id(store, publication)) < row["fold"]:
             continue
         note = commit_note(store, publication, row["fold"])
-        times = [c.get("timestamp") for c in table.history() if c.get("userMetadata") == note]
-        at = datetime.fromtimestamp(times[0] / 1000, tz=row["folded_at"].tzinfo) if times else None
+        times = [commit["timestamp"] for commit in table.history() if commit.get("userMetadata") == note]
+        at = datetime.fromtimestamp(times[0] / 1000, tz=UTC) if times else None
         entries.append(
             Entry(at, row["attempt"], "published", publication.component, row["fold"], f"to {publication.to}")
         )

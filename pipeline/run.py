@@ -85,5 +85,3 @@ def in_batches(batches: list[int]) -> str:
 def user_columns(frame: DataFrame) -> list[str]:
     """A stream's columns without those that the system keeps."""
     return [column for column in frame.columns if not column.startswith("_")]
-
-

@@ -46,7 +46,9 @@ def refusals(run: Run, component: str, rows: DataFrame) -> DataFrame:
             rules[f"breaks the constraint {key.removeprefix(_CHECK)}: {expression}"] = broken
     if not rules:
         return rows
-    reason = F.coalesce(*[F.when(broken, F.lit(f"{publication.to}: {text}")) for text, broken in rules.items()])
+    reason = F.coalesce(
+        *[F.when(broken, F.lit(f"{publication.to}: {text}")) for text, broken in rules.items()]
+    )
     refused = F.col("_kind").isNull() & reason.isNotNull()
     return rows.withColumns(
         {

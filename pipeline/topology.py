@@ -1,4 +1,4 @@
-"""Topologies: spouts, bolts, how they connect, and what they publish. No Spark session is needed to build one.
+"""Topologies: spouts, bolts, how they connect, and what they publish. Building one needs no session.
 
 A topology is checked when it is built: names and publishers as they are added, the graph by `validate`,
 which every command calls before it does anything else.

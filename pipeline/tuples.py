@@ -13,7 +13,7 @@ from pyspark.sql import Row
 
 LONGEST_REASON = 1_000  # characters; a reason is read by people
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 
 class TupleRunner:
@@ -26,6 +26,7 @@ class TupleRunner:
         self.schema = pa.schema([*(pa.field(*each) for each in report), *schema])
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows that the function makes of each batch of tuples, and a `fail` row per tuple that it fails."""
         for batch in batches:
             names = [name for name in batch.schema.names if name != "_root_id"]
             fields = batch.select(names).to_pylist()
@@ -50,7 +51,9 @@ class TupleRunner:
         if isinstance(row, Mapping):
             unknown = set(row) - set(names)
             if unknown:
-                raise ValueError(f"emitted columns that its schema does not have: {', '.join(sorted(unknown))}")
+                raise ValueError(
+                    f"emitted columns that its schema does not have: {', '.join(sorted(unknown))}"
+                )
             return dict(row)
         if isinstance(row, (tuple, list)) and len(row) == len(names):
             return dict(zip(names, row, strict=True))

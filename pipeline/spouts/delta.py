@@ -44,7 +44,9 @@ class DeltaSpout:
         after, offset = last["upto"], F.col("_source_offset")
         unread = rows if after is None else rows.where((offset > after) | offset.isNull())
         found = unread.agg(
-            F.max(offset).alias("end"), F.count(offset).alias("rows"), F.count_if(offset.isNull()).alias("nulls")
+            F.max(offset).alias("end"),
+            F.count(offset).alias("rows"),
+            F.count_if(offset.isNull()).alias("nulls"),
         ).first()
         assert found is not None
         if found["nulls"]:
@@ -56,7 +58,9 @@ class DeltaSpout:
             return None
         upto = found["end"]
         if found["rows"] > limit:
-            first = unread.select(offset).orderBy(offset).limit(limit).agg(F.max(offset).alias("upto")).first()
+            first = (
+                unread.select(offset).orderBy(offset).limit(limit).agg(F.max(offset).alias("upto")).first()
+            )
             assert first is not None
             upto = first["upto"]
         return {"after": after, "upto": upto, "end": found["end"], "version": table.version()}

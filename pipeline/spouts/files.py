@@ -94,7 +94,9 @@ class FileSpout:
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """See `Spout`."""
         wanted = spark.createDataFrame(
-            positions.rename_columns({"source_partition": "_source_partition", "source_offset": "_source_offset"})
+            positions.rename_columns(
+                {"source_partition": "_source_partition", "source_offset": "_source_offset"}
+            )
         )
         marks = {file["path"]: file["mark"] for planned in history.every() for file in planned["files"]}
         listing = self._listing(spark)
@@ -116,7 +118,9 @@ class FileSpout:
                 .to_pylist()
             )
         except AnalysisException as error:
-            raise SourceError(f"The folder {absolute(self.folder)} cannot be read: it is not there.") from error
+            raise SourceError(
+                f"The folder {absolute(self.folder)} cannot be read: it is not there."
+            ) from error
         large = [f["path"] for f in files if f["length"] > LARGEST_TEXT_BYTES and self.format != "parquet"]
         if large:
             raise SourceError(
@@ -140,7 +144,9 @@ class FileSpout:
     def _file(self) -> Column:
         """The file's name relative to the folder; Spark hands it out as an encoded URI."""
         root = absolute(self.folder).rstrip("/") + "/"
-        path = F.regexp_replace(F.url_decode(F.regexp_replace(F.col("_metadata.file_path"), r"\+", "%2B")), "^file:(//)?", "")
+        path = F.regexp_replace(
+            F.url_decode(F.regexp_replace(F.col("_metadata.file_path"), r"\+", "%2B")), "^file:(//)?", ""
+        )
         return F.substring(path, len(root) + 1, 1 << 30)
 
     def _count(self, spark: SparkSession, paths: list[str]) -> dict[str, int]:
@@ -153,7 +159,9 @@ class FileSpout:
         if self.format == "parquet":
             return self._parquet_rows(spark, paths)
         if paths:
-            whole = self._read(spark, paths, wholetext="true").select(self._file().alias("_source_partition"), "value")
+            whole = self._read(spark, paths, wholetext="true").select(
+                self._file().alias("_source_partition"), "value"
+            )
         else:
             whole = spark.createDataFrame([], "_source_partition string, value string")
         lines = whole.select(
@@ -167,17 +175,22 @@ class FileSpout:
 
     def _json_rows(self, lines: DataFrame) -> DataFrame:
         # The schema is the user's own DDL; the extra field catches what does not parse.
-        parsed = F.from_json("value", f"{self.schema}, {_CORRUPT} string", {"columnNameOfCorruptRecord": _CORRUPT})
+        parsed = F.from_json(
+            "value", f"{self.schema}, {_CORRUPT} string", {"columnNameOfCorruptRecord": _CORRUPT}
+        )
         rows = _text_rows(lines.where(F.trim("value") != "")).withColumn("parsed", parsed)
         bad = F.col("_kind").isNull() & F.col(f"parsed.{_CORRUPT}").isNotNull()
         rows = rows.withColumns(
             {
                 "_kind": F.when(bad, Kind.FAIL.value).otherwise(F.col("_kind")),
-                "_error": F.when(bad, F.concat(F.lit("not valid JSON for the schema: "), F.substring("value", 1, 200)))
-                .otherwise(F.col("_error")),
+                "_error": F.when(
+                    bad, F.concat(F.lit("not valid JSON for the schema: "), F.substring("value", 1, 200))
+                ).otherwise(F.col("_error")),
             }
         )
-        return rows.select("_source_partition", "_source_offset", "_kind", "_error", "parsed.*").drop(_CORRUPT)
+        return rows.select("_source_partition", "_source_offset", "_kind", "_error", "parsed.*").drop(
+            _CORRUPT
+        )
 
     def _parquet_rows(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         if not paths:

@@ -60,7 +60,8 @@ class Place:
         table = open_table(self.path(name))
         assert table is not None
         found = query("SELECT * FROM t", t=table)
-        return sorted(tuple(value for key, value in row.items() if key[0] != "_") for row in found)
+        rows = (tuple(value for key, value in row.items() if key[0] != "_") for row in found)
+        return sorted(rows, key=lambda row: [(value is None, value) for value in row])  # nulls last
 
 
 def states(run: Run) -> list[tuple[int, int, str]]:

@@ -12,13 +12,13 @@ from itertools import groupby
 import pytest
 from pyspark.sql import SparkSession
 
-from acker.events import LIVE, Event, Kind, LedgerRow, State
-from acker.fold import Counts, FoldInput, count, ledger_rows, one_row_per_root, outcomes, retry_delays
+from acker.events import LIVE, Event, LedgerRow, State
+from acker.fold import FoldInput, count, ledger_rows, one_row_per_root, outcomes, retry_delays
 from acker.ids import hash64
 from acker.oracle import Ledger
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.timeouts import Turn
-from tests.scenarios import SCENARIOS, Scenario, Step, ledgers, random_histories, written
+from tests.scenarios import Scenario, ledgers, random_histories, written
 
 COLUMNS = [column.name for column in fields(LedgerRow)]
 Rows = dict[str, list[LedgerRow]]  # by the name of their history
@@ -49,7 +49,11 @@ def apart(history: Scenario) -> Scenario:
 
 
 def agree(
-    spark: SparkSession, histories: Sequence[Scenario], folds: int = 0, turn: Turn | None = None, live: Rows | None = None
+    spark: SparkSession,
+    histories: Sequence[Scenario],
+    folds: int = 0,
+    turn: Turn | None = None,
+    live: Rows | None = None,
 ) -> None:
     """Fold the next steps of histories that agreed up to here, on the rows that Spark itself left live."""
     going_on = sorted((h for h in histories if len(h.steps) > folds), key=lambda h: h.steps[folds].now)
@@ -60,7 +64,7 @@ def agree(
         rows = [row for h in together for row in (live or {}).get(h.name, [])]
         t = time.time()
         counts, found = spark_fold(spark, rows, steps, turn_now, together[0])
-        print(f"fold {folds} of {len(together)} {time.time()-t:.2f}")
+        print(f"fold {folds} of {len(together)} {time.time() - t:.2f}")
         expected = [of for h in together for of in [oracle_counts(h, folds)]]
         assert Counter(found) == Counter(row for h in together for row in oracle_rows(h, folds))
         left: Rows = {}
@@ -69,11 +73,18 @@ def agree(
                 left.setdefault(row.spout.rpartition(": ")[0], []).append(row)
         agree(spark, together, folds + 1, turn_now, left)
 
+
 import time
-def oracle_counts(h, folds): pass
+
+
+def oracle_counts(h, folds):
+    pass
+
+
 def oracle_rows(h, folds):
     found = [Ledger(), *ledgers(h)]
     return written(found[folds], found[folds + 1])
+
 
 def spark_fold(spark, live, steps, turn, settings):
     events = [asdict(event) for step in steps for event in step.events]
@@ -88,21 +99,25 @@ def spark_fold(spark, live, steps, turn, settings):
         timeouts=settings.timeouts,
         now=steps[0].now,
     )
-    t=time.time()
+    t = time.time()
     decided = outcomes(fold).persist() if PERSIST else outcomes(fold)
     counts = count(decided)
     if counts.double_inits:
         decided = one_row_per_root(decided)
         counts = count(decided)
-    t2=time.time()
+    t2 = time.time()
     rows = ledger_rows(fold, decided, retry_delays(settings.retry, counts.failed_attempts))
     found = rows.select(*COLUMNS).toArrow().to_pylist()
-    print(f"   count {t2-t:.2f} rows {time.time()-t2:.2f}", counts.double_inits)
+    print(f"   count {t2 - t:.2f} rows {time.time() - t2:.2f}", counts.double_inits)
     decided.unpersist()
     return counts, [LedgerRow(**{**row, "state": State(row["state"])}) for row in found]
 
+
 import os
+
 PERSIST = "P" in os.environ
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random(spark, seed):
     if "C" in os.environ:

@@ -43,7 +43,7 @@ def test_a_bolt_is_named_after_its_function(topology):
 def test_a_cycle_is_named(topology):
     topology.bolt("numbers", "there", name="back")(same)
     topology.bolt("back", name="there")(same)
-    with pytest.raises(TopologyError, match=r"Topology tried has a cycle: (back → there → back|there → back → there)\."):
+    with pytest.raises(TopologyError, match=r"has a cycle: (back → there → back|there → back → there)\."):
         topology.validate()
 
 
@@ -87,7 +87,9 @@ def test_two_components_of_one_name_are_refused(topology):
         topology.bolt("numbers", name="numbers")(same)
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "1st", "with space", "with-dash", "../up", "_hidden", "naïve", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "Upper", "1st", "with space", "with-dash", "../up", "_hidden", "naïve", "a\n"]
+)
 def test_a_name_that_could_not_be_a_folder_is_refused(topology, name):
     with pytest.raises(TopologyError, match="cannot name a topology"):
         Topology(name)
@@ -130,7 +132,9 @@ def test_a_duration_is_a_number_and_a_unit(text, expected):
     assert duration(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "10", "minutes", "-1 minutes", "0 seconds", "ten minutes", timedelta(-1)])
+@pytest.mark.parametrize(
+    "text", ["", "10", "minutes", "-1 minutes", "0 seconds", "ten minutes", timedelta(-1)]
+)
 def test_what_is_no_positive_duration_is_refused(text):
     with pytest.raises(SettingsError):
         Topology("tried", message_timeout=text)
@@ -141,7 +145,9 @@ def test_a_duration_past_what_python_holds_is_refused():
         duration("99999999999999 days")
 
 
-@pytest.mark.parametrize("limits", [{"max_pending": 0}, {"batch_rows": 0}, {"batch_rows": -1}, {"windows": 0}])
+@pytest.mark.parametrize(
+    "limits", [{"max_pending": 0}, {"batch_rows": 0}, {"batch_rows": -1}, {"windows": 0}]
+)
 def test_a_limit_below_one_is_refused(limits):
     with pytest.raises(SettingsError, match=r"must be 1 (to|or more)"):
         Topology("tried", **limits)

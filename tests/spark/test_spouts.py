@@ -1,0 +1,308 @@
+"""Spouts by themselves: which range comes next, what is in it, and what the source still holds of it."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F
+
+from acker.errors import SourceError
+from pipeline.spouts import DeltaSpout, FileSpout, History
+
+
+def after(*planned):
+    """The history of a spout that planned these ranges."""
+    return History(planned[-1] if planned else None, lambda: list(planned))
+
+
+def messages(frame, *columns):
+    """(partition, offset) and some columns of each message, sorted."""
+    rows = frame.select("_source_partition", "_source_offset", *columns).toArrow().to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+def positions(*wanted):
+    partitions, offsets = zip(*wanted, strict=True)
+    return pa.table({"source_partition": pa.array(partitions), "source_offset": pa.array(offsets)})
+
+
+def reports(frame):
+    """What could not be read, and why."""
+    return messages(frame.where("_kind IS NOT NULL"), "_kind", "_error")
+
+
+def parts(planned):
+    """(file, after, upto, end) of a range of files."""
+    return [(file["path"], file["after"], file["upto"], file["end"]) for file in planned["files"]]
+
+
+# Delta tables
+
+
+@pytest.fixture(scope="module")
+def tracked(shared_place):
+    """A table of a, b, c, d, e with row tracking, to which f is added and from which b is deleted."""
+    spark, path = shared_place.spark, shared_place.path("tracked")
+    letters = spark.createDataFrame([(letter,) for letter in "abcde"], "letter string").coalesce(1)
+    letters.write.format("delta").option("delta.enableRowTracking", "true").save(path)
+    spout = DeltaSpout(path)
+    first = spout.next_range(spark, after(), 2)
+    second = spout.next_range(spark, after(first), 9)
+    idle = spout.next_range(spark, after(second), 9)
+    spark.createDataFrame([("f",)], "letter string").coalesce(1).write.format("delta").mode("append").save(path)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE letter = 'b'")
+    return spout, first, second, idle, spout.next_range(spark, after(second), 9)
+
+
+def test_rows_of_a_tracked_table_are_read_by_row_id_up_to_the_limit(tracked, spark):
+    spout, first, second, idle, _ = tracked
+    assert (first["after"], first["upto"], second["after"], second["upto"], idle) == (None, 1, 1, 4, None)
+    assert messages(spout.read_range(spark, second), "letter") == [("0", 2, "c"), ("0", 3, "d"), ("0", 4, "e")]
+
+
+def test_rows_that_are_added_later_come_next(tracked, spark):
+    spout, *_, added = tracked
+    assert messages(spout.read_range(spark, added), "letter") == [("0", 5, "f")]
+
+
+def test_a_replay_by_row_id_finds_what_was_not_deleted(tracked, spark):
+    found = tracked[0].read_positions(spark, positions(("0", 1), ("0", 3)), after())
+    assert messages(found, "letter") == [("0", 3, "d")]
+
+
+def test_rows_of_a_table_with_a_key_are_read_in_its_order(place, spark):
+    path = place.add("keyed", id=[30, 10, 40, 20])
+    spout = DeltaSpout(path, key="id")
+    first = spout.next_range(spark, after(), 3)
+    assert messages(spout.read_range(spark, first), "id") == [("0", 10, 10), ("0", 20, 20), ("0", 30, 30)]
+    place.add("keyed", id=[50, 60])
+    second = spout.next_range(spark, after(first), 2)
+    assert messages(spout.read_range(spark, second)) == [("0", 40), ("0", 50)]
+    DeltaTable(path).delete("id = 20")
+    assert messages(spout.read_positions(spark, positions(("0", 20), ("0", 30)), after())) == [("0", 30)]
+
+
+def test_an_empty_table_has_no_range(place, spark):
+    path = place.add("empty", id=pa.array([], pa.int64()))
+    assert DeltaSpout(path, key="id").next_range(spark, after(), 9) is None
+
+
+def test_a_table_without_row_tracking_or_key_is_told_how_to_get_them(place, spark):
+    path = place.add("plain", id=[1])
+    with pytest.raises(SourceError, match=r"ALTER TABLE delta\..*'delta.enableRowTracking' = 'true'.*key=\.\.\."):
+        DeltaSpout(path).next_range(spark, after(), 9)
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("maybe", r"1 rows of .* have no maybe"),
+        ("name", "must be an integer column; it is of type string"),
+        ("missing", "must be an integer column; it is not there"),
+    ],
+)
+def test_a_key_that_cannot_tell_rows_apart_is_refused(place, spark, key, why):
+    path = place.add("keyless", maybe=[1, None], name=["a", "b"])
+    with pytest.raises(SourceError, match=why):
+        DeltaSpout(path, key=key).next_range(spark, after(), 9)
+
+
+def test_a_column_with_a_reserved_name_is_refused(place, spark):
+    path = place.add("reserved", id=[1], _root_id=[1])
+    with pytest.raises(SourceError, match="_root_id; names that begin with an underscore are reserved"):
+        DeltaSpout(path, key="id").next_range(spark, after(), 9)
+
+
+def test_a_missing_table_is_named(place, spark):
+    with pytest.raises(SourceError, match=r"There is no Delta table at .*/nowhere"):
+        DeltaSpout(place.path("nowhere"), key="id").next_range(spark, after(), 9)
+
+
+# Files
+
+ODD_NAMES = {
+    "a b.txt": b"one\ntwo\n",
+    "c [d].txt": b"one\r\ntwo\r\n",
+    "e 100%.txt": b"one\n\ntwo",
+    "f/g/h+i.txt": b"deep\n",
+    "f/j%20k.txt": b"per cent\n",
+    "l.txt": b"",
+    "m{n}?*.txt": b"pattern\n",
+    "naïve ü.txt": "grüße\n".encode(),
+    "o#p:q.txt": b"uri\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(shared_place):
+    """A folder of text files whose names and ends of line are all that a file system allows."""
+    root = shared_place.folder / "odd names"
+    for name, content in ODD_NAMES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    spout = FileSpout(str(root))
+    return spout, spout.next_range(shared_place.spark, after(), 100)
+
+
+def test_lines_of_files_are_counted_whatever_their_names_and_ends(folder):
+    assert parts(folder[1]) == [
+        ("a b.txt", 0, 2, 2),
+        ("c [d].txt", 0, 2, 2),
+        ("e 100%.txt", 0, 3, 3),
+        ("f/g/h+i.txt", 0, 1, 1),
+        ("f/j%20k.txt", 0, 1, 1),
+        ("l.txt", 0, 0, 0),
+        ("m{n}?*.txt", 0, 1, 1),
+        ("naïve ü.txt", 0, 1, 1),
+        ("o#p:q.txt", 0, 1, 1),
+    ]
+
+
+def test_each_line_is_a_message_at_its_file_and_number(folder, spark):
+    spout, planned = folder
+    assert messages(spout.read_range(spark, planned), "value") == [
+        ("a b.txt", 1, "one"),
+        ("a b.txt", 2, "two"),
+        ("c [d].txt", 1, "one"),
+        ("c [d].txt", 2, "two"),
+        ("e 100%.txt", 1, "one"),
+        ("e 100%.txt", 2, ""),
+        ("e 100%.txt", 3, "two"),
+        ("f/g/h+i.txt", 1, "deep"),
+        ("f/j%20k.txt", 1, "per cent"),
+        ("m{n}?*.txt", 1, "pattern"),
+        ("naïve ü.txt", 1, "grüße"),
+        ("o#p:q.txt", 1, "uri"),
+    ]
+
+
+def test_lines_are_read_back_by_their_positions(folder, spark):
+    spout, planned = folder
+    wanted = positions(("c [d].txt", 2), ("e 100%.txt", 3), ("f/j%20k.txt", 1), ("unknown.txt", 1))
+    found = spout.read_positions(spark, wanted, after(planned))
+    expected = [("c [d].txt", 2, "two"), ("e 100%.txt", 3, "two"), ("f/j%20k.txt", 1, "per cent")]
+    assert messages(found, "value") == expected
+
+
+def test_a_folder_without_new_files_has_no_range(folder, spark):
+    spout, planned = folder
+    assert spout.next_range(spark, after(planned), 100) is None
+
+
+def test_a_line_that_is_not_utf8_is_failed_and_a_long_one_is_not(place, spark):
+    root = place.folder / "lines"
+    root.mkdir()
+    (root / "a.txt").write_bytes(b"fine\ncaf\xe9\nfine\n")
+    (root / "b.txt").write_bytes(b"x" * 10_000_000 + b"\ny\n")
+    spout = FileSpout(str(root))
+    found = spout.read_range(spark, spout.next_range(spark, after(), 100)).withColumn("n", F.length("value"))
+    assert messages(found, "_kind", "_error", "n") == [
+        ("a.txt", 1, None, None, 4),
+        ("a.txt", 2, "fail", "not valid UTF-8", 4),
+        ("a.txt", 3, None, None, 4),
+        ("b.txt", 1, None, None, 10_000_000),
+        ("b.txt", 2, None, None, 1),
+    ]
+
+
+def test_a_limit_ends_a_range_in_the_middle_of_a_file_and_the_next_one_goes_on(place, spark):
+    root = place.folder / "many"
+    root.mkdir()
+    (root / "a.txt").write_text("1\n2\n3\n4\n5\n")
+    (root / "b.txt").write_text("6\n7\n")
+    spout, history = FileSpout(str(root)), []
+    while planned := spout.next_range(spark, after(*history), 3):
+        history.append(planned)
+    expected = [[("a.txt", 0, 3, 5)], [("a.txt", 3, 5, 5)], [("b.txt", 0, 2, 2)]]
+    assert [parts(planned) for planned in history] == expected
+    assert messages(spout.read_range(spark, history[1]), "value") == [("a.txt", 4, "4"), ("a.txt", 5, "5")]
+
+
+def test_a_new_file_is_picked_up_and_one_that_changed_or_vanished_is_lost(place, spark):
+    root = place.folder / "unsteady"
+    root.mkdir()
+    for name in "abc":
+        (root / name).write_text(f"{name}1\n{name}2\n")
+    spout = FileSpout(str(root))
+    planned = spout.next_range(spark, after(), 100)
+    (root / "a").write_text("a1\na2\na3\n")
+    (root / "b").unlink()
+    (root / "d").write_text("d1\n")
+    changed = "file changed or vanished: "
+    lost = [(name, line, "lost", changed + name) for name in "ab" for line in (1, 2)]
+    found = spout.read_range(spark, planned)
+    assert (reports(found), messages(found.where("_kind IS NULL"), "value")) == (
+        lost,
+        [("c", 1, "c1"), ("c", 2, "c2")],
+    )
+    assert parts(spout.next_range(spark, after(planned), 100)) == [("d", 0, 1, 1)]
+    wanted = positions(("a", 1), ("b", 1), ("c", 1))
+    assert messages(spout.read_positions(spark, wanted, after(planned)), "value") == [("c", 1, "c1")]
+
+
+def test_a_file_that_changed_at_the_same_length_is_lost(place, spark):
+    root = place.folder / "touched"
+    root.mkdir()
+    (root / "a").write_text("a1\n")
+    spout = FileSpout(str(root))
+    planned = spout.next_range(spark, after(), 100)
+    os.utime(root / "a", (0, 0))
+    lost = [("a", 1, "lost", "file changed or vanished: a")]
+    assert reports(spout.read_range(spark, planned)) == lost
+
+
+def test_json_lines_that_do_not_parse_are_failed(place, spark):
+    root = place.folder / "json"
+    root.mkdir()
+    lines = ['{"id": 1, "name": "a"}', "{broken", "", '{"id": "x"}', '{"name": "b", "more": 0}', "  ", "[1]"]
+    (root / "a.json").write_text("\n".join(lines))
+    (root / "a.csv").write_text("not taken")
+    spout = FileSpout(str(root), format="json", schema="id bigint, name string", glob="*.json")
+    planned = spout.next_range(spark, after(), 100)
+    found = spout.read_range(spark, planned)
+    assert messages(found.where("_kind IS NULL"), "id", "name") == [("a.json", 1, 1, "a"), ("a.json", 5, None, "b")]
+    bad = "not valid JSON for the schema: "
+    failed = [("a.json", 2, "fail", bad + "{broken"), ("a.json", 4, "fail", bad + '{"id": "x"}')]
+    assert (parts(planned), reports(found)) == (
+        [("a.json", 0, 7, 7)],
+        [*failed, ("a.json", 7, "fail", bad + "[1]")],
+    )
+
+
+def test_rows_of_parquet_files_are_messages(place, spark):
+    root = place.folder / "parquet"
+    (root / "day=1").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [7, 8, 9]}), root / "a b.parquet")
+    pq.write_table(pa.table({"id": [10]}), root / "day=1" / "c.parquet")
+    spout = FileSpout(str(root), format="parquet", glob="*.parquet")
+    planned = spout.next_range(spark, after(), 2)
+    assert messages(spout.read_range(spark, planned), "id") == [("a b.parquet", 1, 7), ("a b.parquet", 2, 8)]
+    rest = spout.next_range(spark, after(planned, {"files": [{**planned["files"][0], "upto": 3}]}), 9)
+    assert messages(spout.read_range(spark, rest), "id") == [("day=1/c.parquet", 1, 10)]
+    assert messages(spout.read_positions(spark, positions(("a b.parquet", 3)), after(planned)), "id") == [
+        ("a b.parquet", 3, 9)
+    ]
+
+
+def test_when_every_parquet_file_is_gone_all_of_its_rows_are_lost(place, spark):
+    root = place.folder / "gone"
+    root.mkdir()
+    pq.write_table(pa.table({"id": [7, 8]}), root / "a.parquet")
+    spout = FileSpout(str(root), format="parquet")
+    planned = spout.next_range(spark, after(), 9)
+    (root / "a.parquet").unlink()
+    lost = [("a.parquet", offset, "lost", "file changed or vanished: a.parquet") for offset in (1, 2)]
+    assert reports(spout.read_range(spark, planned)) == lost
+
+
+def test_a_missing_folder_is_named(place, spark):
+    with pytest.raises(SourceError, match=r"The folder .*/nowhere cannot be read"):
+        FileSpout(place.path("nowhere")).next_range(spark, after(), 9)
+
+
+@pytest.mark.parametrize("wrong", [{"format": "csv"}, {"format": "json"}, {"schema": "id bigint"}])
+def test_a_format_that_cannot_be_read_is_refused(wrong):
+    with pytest.raises(SourceError):
+        FileSpout("folder", **wrong)
