@@ -118,13 +118,14 @@ def _newest(number: int) -> str:
         newest AS (SELECT {_MESSAGE} FROM once UNION ALL SELECT {_MESSAGE} FROM sorted WHERE n = 1)"""
 
 
-_MESSAGE = "spout, source_partition, source_offset, attempt, state, component, reason"
+_MESSAGE = "spout, source_partition, source_offset, attempt, state, replaces, component, reason"
 
 
 def _message_counts(ledger: DeltaTable, number: int) -> dict[str, Any]:
     rows = query(
         f"""WITH {_newest(number)}
-        SELECT state, count(*) AS messages, sum(CASE WHEN attempt > 1 THEN 1 ELSE 0 END) AS again
+        SELECT state, count(*) AS messages,
+            sum(CASE WHEN attempt > 1 AND replaces IS NULL THEN 1 ELSE 0 END) AS again
         FROM newest GROUP BY state""",
         ledger=ledger,
     )
@@ -183,7 +184,7 @@ def message_name(row: dict[str, Any]) -> str:
 
 
 def _published(ledger: DeltaTable, one: PublishedTable) -> dict[str, list[Finding]]:
-    if one.stream is None or one.position == 0:
+    if one.stream is None:
         return {}
     expected = f"""expected AS (
         SELECT * FROM (

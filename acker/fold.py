@@ -300,8 +300,8 @@ def _still_retrying(fold: FoldInput) -> DataFrame:
 
 
 def _dead_letters(failed: DataFrame, now: Column) -> DataFrame:
-    return failed.select(
-        *[column for column in failed.columns if column != "state"],
+    return failed.drop("state").select(
+        "*",
         F.lit(State.DEAD_LETTER.value).alias("state"),
         F.lit(False).alias("live"),
         F.lit(None).cast("timestamp").alias("retry_at"),

@@ -89,7 +89,7 @@ def new_events(store: Store, spark: SparkSession, request: FoldRequest) -> DataF
     """Events of the batches that no fold has seen, at the fixed version.
 
     They are found by component and batch, on which files are skipped, and not by the change data
-    feed: that one reads every row through the JVM's row objects (measured: twice the fold's time).
+    feed: that one reads every row through the JVM's row objects (`docs/performance.md`).
     """
     folded = request.previous.logged if request.previous else {}
     ranges = [

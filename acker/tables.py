@@ -19,7 +19,6 @@ from acker.errors import StoreError
 from acker.schemas import SCHEMAS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_CONCURRENT = "DELTA_CONCURRENT_TRANSACTION"  # another client committed the same transaction id first
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable | None:
@@ -33,13 +32,21 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
 
 
 def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
-    """Rows of a SQL query over Delta tables, each under its keyword's name. Runs in this process."""
-    builder = QueryBuilder()
-    for name, table in tables.items():
-        builder = builder.register(name, table)
-    table = arrow_table(builder.execute(sql))
-    columns = [_values(table.column(name)) for name in table.column_names]
-    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+    """Rows of a SQL query over Delta tables, each under its keyword's name. Runs in this process.
+
+    Raises:
+        StoreError: a table's data cannot be read.
+    """
+    try:
+        builder = QueryBuilder()
+        for name, table in tables.items():
+            builder = builder.register(name, table)
+        found = arrow_table(builder.execute(sql))
+    except Exception as error:
+        paths = ", ".join(table.table_uri for table in tables.values())
+        raise StoreError(f"The data of {paths} cannot be read: {error}") from error
+    columns = [_values(found.column(name)) for name in found.column_names]
+    return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def arrow_table(stream: Any) -> pa.Table:
@@ -66,8 +73,9 @@ def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str
         writer = writer.option(key, value)
     try:
         writer.save(path)
-    except PySparkException as error:
-        if _CONCURRENT not in str(error):
+    except PySparkException:
+        # Another client that commits the same number, or makes the table, at the same time has done the work.
+        if last_number(open_table(path), app) < number:
             raise
     table = open_table(path)
     if table is None or last_number(table, app) < number:

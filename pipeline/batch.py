@@ -144,7 +144,7 @@ def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
     kind, error = (
         F.col(name) if name in found.columns else F.lit(None).cast("string") for name in ("_kind", "_error")
     )
-    return found.select(
+    rows = found.select(
         root_id(run.topology.name, spout.name, batch.number, F.col("_attempt")).alias("_root_id"),
         kind.alias("_kind"),
         error.alias("_error"),
@@ -154,6 +154,7 @@ def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
         "_replaces",
         *columns,
     )
+    return refusals(run, spout.name, rows)
 
 
 def _replayed(run: Run, spout: Component, batch: Batch) -> DataFrame:

@@ -1,7 +1,7 @@
 """`python -m pipeline COMMAND TOPOLOGY`: the commands, their arguments and what they print.
 
-Exit codes: 0 all is well, 1 the audit failed or a message waits for a person, 2 an error or a wrong
-argument, 130 interrupted.
+Exit codes: 0 all is well, 1 the audit failed or no server runs, 2 an error or a wrong argument, 130
+interrupted.
 """
 
 import getpass
@@ -157,7 +157,9 @@ def publish(context: Context) -> None:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice([State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST]),
+    type=click.Choice(
+        [state.value for state in (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)]
+    ),
     help="Choose messages by hand, by their newest state; may be given several times.",
 )
 @click.option("--spout", help="Only this spout's.")
@@ -171,7 +173,7 @@ def publish(context: Context) -> None:
 @click.option("--dry-run", is_flag=True, help="Only count.")
 def replay(
     context: Context,
-    states: tuple[State, ...],
+    states: tuple[str, ...],
     spout: str | None,
     messages: tuple[str, ...],
     since: datetime | None,
@@ -207,7 +209,7 @@ def replay(
             result = {"replayed": sum(replays.size(batch) for batch in planned)}
         else:
             selection = replays.Selection(
-                states=states,
+                states=tuple(State(state) for state in states),
                 spout=positions[0][0] if positions else spout,
                 positions=tuple((partition, offset) for _, partition, offset in positions),
                 since=since.replace(tzinfo=UTC) if since else None,

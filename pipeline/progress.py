@@ -46,7 +46,8 @@ class ProgressReport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        if self._console.is_terminal:  # elsewhere it was not started, and would print an empty line
+            self._bar.stop()
 
 
 def describe(step: Step) -> str:

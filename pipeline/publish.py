@@ -8,6 +8,7 @@ commit that brings the later one.
 import json
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -31,8 +32,12 @@ class Acked:
 
 
 def app_id(store: Store, publication: Publication) -> str:
-    """The transaction id under which a component publishes; a table may serve several stores."""
-    return store.path(publication.component)
+    """The transaction id under which a component publishes; a table may serve several stores.
+
+    It holds the id of the ledger and not its path, so that a store that was moved, or is named by
+    another URI, does not publish everything a second time.
+    """
+    return f"{store.require(LEDGER).metadata().id}/{publication.component}"
 
 
 def commit_note(store: Store, publication: Publication, fold: int) -> str:
@@ -162,6 +167,10 @@ def _merge(run: Run, publication: Publication, source: DataFrame, app: str, fold
         run.spark.conf.set(key, value)
     try:
         run.spark.sql(f"MERGE INTO delta.`{publication.to}` AS target USING changes ON {sql}")
+    except PySparkException:
+        # Another client that merges the same fold at the same time has done the work.
+        if last_number(open_table(publication.to), app) < fold:
+            raise
     finally:
         for key in settings:
             run.spark.conf.unset(key)

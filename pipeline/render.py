@@ -84,7 +84,9 @@ def status(result: dict[str, Any]) -> None:
 
 def trace(message: str, entries: list[Entry]) -> None:
     """A message's story, oldest first."""
-    table = _table(message, "time (UTC)", "attempt", "what", "who", "batch or fold", "detail")
+    table = _table(message, "time (UTC)", "try", "what", "who", "no.", "detail")
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     for entry in entries:
         at = f"{entry.at:%Y-%m-%d %H:%M:%S}" if entry.at else "?"
         what = Text(entry.what, style=_COLOURS.get(entry.what, ""))

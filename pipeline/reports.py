@@ -63,7 +63,9 @@ def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, 
         waiting = {}
         for upstream in component.inputs:
             taken = newest.taken(upstream) if newest else 0
-            waiting[upstream] = journal.logged(upstream) - taken
+            waiting[upstream] = len(
+                journal.numbers_for(upstream, component.name, taken, journal.logged(upstream))
+            )
         components.append(
             {
                 "component": component.name,
@@ -92,6 +94,9 @@ def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, 
         "components": components,
         "published": publications,
     }
+
+
+_RANK = {"dead_letter": 1, "retrying": 1, "published": 2}  # after what led to them in the same fold
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,11 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     ledger, events = store.require(LEDGER), store.require(EVENTS)
     fold = newest_fold(store)
     now = NOW.format(fold=fold.number if fold else 0)
-    rows = query(f"SELECT * FROM ledger WHERE {where} AND {now} ORDER BY fold, attempt", ledger=ledger)
+    rows = query(
+        f"SELECT * FROM ledger WHERE {where} AND {now} "
+        "ORDER BY fold, attempt, state NOT IN ('failed', 'timed_out')",  # what became of it comes first
+        ledger=ledger,
+    )
     first = query(f"SELECT * FROM events WHERE {where}", events=events)
     if not rows and not first:
         raise UnknownMessage(
@@ -160,7 +169,9 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     entries += [
         entry for row in rows if row["state"] == "acked" for entry in _published(topology, store, row)
     ]
-    return sorted(entries, key=lambda entry: (entry.at is None, entry.at, entry.attempt))
+    return sorted(
+        entries, key=lambda entry: (entry.at is None, entry.at, entry.attempt, _RANK.get(entry.what, 0))
+    )
 
 
 def _event_entry(row: dict[str, Any], attempt: int) -> Entry:

@@ -281,7 +281,7 @@ SCENARIOS = (
             step(0, init(1, A), rows=[(1, 1, "pending")]),
             step(10, rows=[(1, 1, "pending")]),
             step(20, rows=[(1, 1, "timed_out"), (1, 2, "retrying")]),
-            step(21, ack(1, [A]), rows=[(1, 2, "retrying")], late=1),
+            step(30, ack(1, [A]), rows=[(1, 2, "retrying")], late=1),
         ),
     ),
     Scenario(
@@ -375,8 +375,8 @@ SCENARIOS = (
             step(0, init(1, A), init(2, B), rows=[(1, 1, "pending"), (2, 1, "pending")]),
             step(10, waiting=[root(1)], rows=[(1, 1, "pending"), (2, 1, "pending")]),
             step(20, waiting=[root(1)], rows=[(1, 1, "pending"), (2, 1, "timed_out"), (2, 2, "retrying")]),
-            step(90, waiting=[root(1)], rows=[(1, 1, "pending"), (2, 2, "retrying")]),
-            step(91, rows=[(1, 1, "timed_out"), (1, 2, "retrying"), (2, 2, "retrying")]),
+            step(30, waiting=[root(1)], rows=[(1, 1, "pending"), (2, 2, "retrying")]),
+            step(31, rows=[(1, 1, "timed_out"), (1, 2, "retrying"), (2, 2, "retrying")]),
         ),
     ),
     Scenario(
@@ -404,13 +404,14 @@ SCENARIOS = (
             step(
                 1, init(1, B, attempt=2), fail(1, [B], attempt=2), rows=[(1, 2, "failed"), (1, 3, "retrying")]
             ),
+            step(2, rows=[(1, 3, "retrying")]),
             step(
                 3,
                 init(1, C, attempt=3),
                 fail(1, [C], attempt=3),
                 rows=[(1, 3, "dead_letter"), (1, 3, "failed")],
             ),
-            step(60, rows=[]),
+            step(4, rows=[]),
         ),
     ),
     Scenario(

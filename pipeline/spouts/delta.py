@@ -40,7 +40,7 @@ class DeltaSpout:
         last = history.newest or {"upto": None, "end": None, "version": -1}
         if last["upto"] == last["end"] and last["version"] == table.version():
             return None
-        rows = self._rows(spark)
+        rows = self._rows(spark, table.version())
         after, offset = last["upto"], F.col("_source_offset")
         unread = rows if after is None else rows.where((offset > after) | offset.isNull())
         found = unread.agg(
@@ -67,7 +67,8 @@ class DeltaSpout:
 
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
         """See `Spout`."""
-        rows = self._rows(spark).where(F.col("_source_offset") <= planned["upto"])
+        # At the version that was planned, so that a row deleted since does not vanish without a trace.
+        rows = self._rows(spark, planned["version"]).where(F.col("_source_offset") <= planned["upto"])
         return rows if planned["after"] is None else rows.where(F.col("_source_offset") > planned["after"])
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
@@ -78,9 +79,10 @@ class DeltaSpout:
         rows = self._rows(spark).where(F.col("_source_offset").between(low, high))
         return rows.join(F.broadcast(wanted), "_source_offset", "left_semi")
 
-    def _rows(self, spark: SparkSession) -> DataFrame:
+    def _rows(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         path = absolute(self.path)
-        frame = spark.read.format("delta").load(path)
+        reader = spark.read.format("delta")
+        frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
         reserved = [column for column in frame.columns if column.startswith("_")]
         if reserved:
             raise SourceError(

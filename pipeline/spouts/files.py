@@ -164,12 +164,12 @@ class FileSpout:
             )
         else:
             whole = spark.createDataFrame([], "_source_partition string, value string")
-        lines = whole.select(
-            "_source_partition", F.posexplode(F.split("value", "\n")).alias("_line", "value")
-        ).select(
+        lines = whole.select("_source_partition", F.posexplode(_lines()).alias("_line", "value")).select(
             "_source_partition",
             (F.col("_line") + 1).cast("bigint").alias("_source_offset"),
-            F.regexp_replace("value", "\r$", "").alias("value"),
+            F.when(F.endswith("value", F.lit("\r")), F.expr("left(value, length(value) - 1)"))
+            .otherwise(F.col("value"))
+            .alias("value"),
         )
         return self._json_rows(lines) if self.format == "json" else _text_rows(lines)
 
@@ -201,6 +201,17 @@ class FileSpout:
             (F.col("_metadata.row_index") + 1).alias("_source_offset"),
             "*",
         )
+
+
+def _lines() -> Column:
+    """The lines of `value`, byte by byte.
+
+    Spark splits a string as Java does, which puts U+FFFD where bytes are not UTF-8. In Latin-1 every byte is
+    a character, so such a file is split as Latin-1.
+    """
+    latin = F.split(F.decode(F.col("value").cast("binary"), "ISO-8859-1"), "\n")
+    as_they_were = F.transform(latin, lambda line: F.encode(line, "ISO-8859-1").cast("string"))
+    return F.when(F.is_valid_utf8("value"), F.split("value", "\n")).otherwise(as_they_were)
 
 
 def _text_rows(lines: DataFrame) -> DataFrame:

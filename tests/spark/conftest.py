@@ -18,7 +18,7 @@ from pipeline.topology import Topology
 
 
 class Clock:
-    """A clock that stands still until it is set forward. `clock(60)` serves where a run would sleep."""
+    """A clock that stands still until it is set forward, which serves where a run would sleep."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,7 +42,7 @@ class Place:
     def path(self, name: str) -> str:
         return str(self.folder / name)
 
-    def add(self, name: str, **columns: list[Any]) -> str:
+    def add(self, name: str, /, **columns: list[Any]) -> str:
         """Append to the Delta table `name`, which is made where it is missing, and return its path."""
         write_deltalake(self.path(name), pa.table(columns), mode="append")
         return self.path(name)
@@ -75,6 +75,22 @@ def states(run: Run) -> list[tuple[int, int, str]]:
 @pytest.fixture(name="states")
 def states_of_a_run() -> Callable[[Run], list[tuple[int, int, str]]]:
     return states
+
+
+# Most of a job on a few rows is generating and compiling its code, and no row is so many that it pays.
+CONFS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(spark: SparkSession) -> SparkSession:
+    """The session on the shared server, set up for jobs on a few rows."""
+    for name, value in CONFS.items():
+        spark.conf.set(name, value)
+    return spark
 
 
 @pytest.fixture(scope="session")

@@ -4,24 +4,65 @@ A Spark job takes as long on one row as on a thousand, so histories are folded t
 settings and their clocks agree. For that each has spouts and root ids of its own.
 """
 
+import shutil
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import timedelta
 from itertools import groupby
+from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from acker.events import LIVE, Event, LedgerRow, State
-from acker.fold import FoldInput, count, ledger_rows, one_row_per_root, outcomes, retry_delays
+from acker.fold import Counts, FoldInput, count, ledger_rows, one_row_per_root, outcomes, retry_delays
 from acker.ids import hash64
+from acker.job import FoldRequest, run_fold
+from acker.ledger import Fold, newest_fold
 from acker.oracle import Ledger
+from acker.retry import ExponentialBackoff
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
-from acker.timeouts import Turn
-from tests.scenarios import Scenario, ledgers, random_histories, written
+from acker.tables import Store
+from acker.timeouts import Timeouts, Turn
+from pipeline.session import connect
+from pipeline.settings import Settings
+from tests.scenarios import (
+    RETRY,
+    SCENARIOS,
+    SOURCE,
+    START,
+    TIMEOUTS,
+    A,
+    B,
+    C,
+    Scenario,
+    Step,
+    ack,
+    fail,
+    init,
+    ledgers,
+    random_histories,
+    step,
+    written,
+)
 
 COLUMNS = [column.name for column in fields(LedgerRow)]
-Rows = dict[str, list[LedgerRow]]  # by the name of their history
+SETTINGS = list(dict.fromkeys((scenario.timeouts, scenario.retry) for scenario in SCENARIOS))
+
+
+@pytest.mark.parametrize(("timeouts", "retry"), SETTINGS)
+def test_a_scenario_goes_in_spark_as_in_the_oracle(
+    spark: SparkSession, timeouts: Timeouts, retry: ExponentialBackoff
+) -> None:
+    agree(spark, [apart(one) for one in SCENARIOS if (one.timeouts, one.retry) == (timeouts, retry)])
+
+
+# Of these settings one has a window and up to three attempts, one two windows, and two a hard limit.
+@pytest.mark.parametrize("seed", [3, 16, 29])
+def test_a_random_history_goes_in_spark_as_in_the_oracle(spark: SparkSession, seed: int) -> None:
+    agree(spark, [apart(history) for history in random_histories(seed, 24)])
 
 
 def apart(history: Scenario) -> Scenario:
@@ -33,7 +74,7 @@ def apart(history: Scenario) -> Scenario:
             shared,
             root_id=shared.root_id ^ mask,
             replaces=None if shared.replaces is None else shared.replaces ^ mask,
-            spout=shared.spout and f"{history.name}: {shared.spout}",
+            spout=shared.spout and own_spout(history.name, shared.spout),
         )
 
     steps = [
@@ -41,90 +82,172 @@ def apart(history: Scenario) -> Scenario:
             step,
             events=tuple(event(shared) for shared in step.events),
             waiting=frozenset(root_id ^ mask for root_id in step.waiting),
-            spouts=tuple(f"{history.name}: {spout}" for spout in step.spouts),
+            spouts=tuple(own_spout(history.name, spout) for spout in step.spouts),
         )
         for step in history.steps
     ]
     return replace(history, steps=tuple(steps))
 
 
-def agree(
-    spark: SparkSession,
-    histories: Sequence[Scenario],
-    folds: int = 0,
-    turn: Turn | None = None,
-    live: Rows | None = None,
-) -> None:
-    """Fold the next steps of histories that agreed up to here, on the rows that Spark itself left live."""
-    going_on = sorted((h for h in histories if len(h.steps) > folds), key=lambda h: h.steps[folds].now)
-    for now, group in groupby(going_on, key=lambda h: h.steps[folds].now):
-        together = list(group)
-        turn_now = together[0].timeouts.turn(turn, now)
-        steps = [h.steps[folds] for h in together]
-        rows = [row for h in together for row in (live or {}).get(h.name, [])]
-        t = time.time()
-        counts, found = spark_fold(spark, rows, steps, turn_now, together[0])
-        print(f"fold {folds} of {len(together)} {time.time() - t:.2f}")
-        expected = [of for h in together for of in [oracle_counts(h, folds)]]
-        assert Counter(found) == Counter(row for h in together for row in oracle_rows(h, folds))
-        left: Rows = {}
-        for row in found:
-            if row.state in LIVE:
-                left.setdefault(row.spout.rpartition(": ")[0], []).append(row)
-        agree(spark, together, folds + 1, turn_now, left)
+def own_spout(history: str, spout: str) -> str:
+    return f"{history}/{spout}"
 
 
-import time
+def history_of(row: LedgerRow) -> str:
+    return row.spout.rpartition("/")[0]
 
 
-def oracle_counts(h, folds):
-    pass
+@dataclass(frozen=True)
+class Moment:
+    """Where Spark's ledger stands after some folds."""
+
+    folds: int = 0
+    turn: Turn | None = None
+    live: tuple[LedgerRow, ...] = ()
 
 
-def oracle_rows(h, folds):
-    found = [Ledger(), *ledgers(h)]
-    return written(found[folds], found[folds + 1])
+def agree(spark: SparkSession, histories: Iterable[Scenario], moment: Moment = Moment()) -> None:
+    """Take both ackers from one moment to the end, Spark on the rows that it left live itself.
+
+    Histories go on together while they have the same clock, and part where they differ.
+    """
+    index = moment.folds
+    going_on = sorted((h for h in histories if len(h.steps) > index), key=lambda h: h.steps[index].now)
+    for now, group in groupby(going_on, key=lambda h: h.steps[index].now):
+        together = {history.name: history for history in group}
+        settings = next(iter(together.values()))
+        live = tuple(row for row in moment.live if history_of(row) in together)
+        reached = Moment(index, settings.timeouts.turn(moment.turn, now), live)
+        counts, rows = spark_fold(spark, reached, [h.steps[index] for h in together.values()], settings)
+
+        folds = [folded(history, index) for history in together.values()]
+        expected = [row for before, after in folds for row in written(before, after)]
+        assert Counter(rows) == Counter(expected)
+        assert counts.late == sum(after.late for _, after in folds)
+        assert counts.failed_attempts == {row.attempt for row in expected if is_to_be_followed(row)}
+        assert counts.replays_pending == len([row for row in expected if is_replay_in_flight(row)])
+
+        still_live = tuple(row for row in rows if row.state in LIVE)
+        agree(spark, together.values(), Moment(index + 1, reached.turn, still_live))
 
 
-def spark_fold(spark, live, steps, turn, settings):
-    events = [asdict(event) for step in steps for event in step.events]
+def spark_fold(
+    spark: SparkSession, moment: Moment, steps: Sequence[Step], settings: Scenario
+) -> tuple[Counts, list[LedgerRow]]:
+    """One fold of the steps of many histories, put together as `acker.job` does."""
+    assert moment.turn is not None
     waiting = [(root_id,) for step in steps for root_id in step.waiting]
     fold = FoldInput(
-        live=spark.createDataFrame([asdict(row) for row in live], SCHEMAS[LEDGER].columns),
-        events=spark.createDataFrame(events, SCHEMAS[EVENTS].columns),
+        live=frame(spark, moment.live, LEDGER),
+        events=frame(spark, [event for step in steps for event in step.events], EVENTS),
         waiting=spark.createDataFrame(waiting, "_root_id bigint") if waiting else None,
         spouts=[spout for step in steps for spout in step.spouts],
         replays=True,
-        turn=turn,
+        turn=moment.turn,
         timeouts=settings.timeouts,
         now=steps[0].now,
     )
-    t = time.time()
-    decided = outcomes(fold).persist() if PERSIST else outcomes(fold)
+    decided = kept = outcomes(fold).persist()
     counts = count(decided)
     if counts.double_inits:
         decided = one_row_per_root(decided)
         counts = count(decided)
-    t2 = time.time()
     rows = ledger_rows(fold, decided, retry_delays(settings.retry, counts.failed_attempts))
+    found = records(rows)
+    kept.unpersist()
+    return counts, found
+
+
+def frame(spark: SparkSession, records: Iterable[LedgerRow | Event], table: str) -> DataFrame:
+    return spark.createDataFrame([asdict(record) for record in records], SCHEMAS[table].columns)
+
+
+def records(rows: DataFrame) -> list[LedgerRow]:
     found = rows.select(*COLUMNS).toArrow().to_pylist()
-    print(f"   count {t2 - t:.2f} rows {time.time() - t2:.2f}", counts.double_inits)
-    decided.unpersist()
-    return counts, [LedgerRow(**{**row, "state": State(row["state"])}) for row in found]
+    return [LedgerRow(**{**row, "state": State(row["state"])}) for row in found]
 
 
-import os
+def folded(history: Scenario, index: int) -> tuple[Ledger, Ledger]:
+    """The oracle's ledger before one of its folds and after it."""
+    found = [Ledger(), *ledgers(replace(history, steps=history.steps[: index + 1]))]
+    return found[-2], found[-1]
 
-PERSIST = "P" in os.environ
+
+def is_to_be_followed(row: LedgerRow) -> bool:
+    superseded = (row.reason or "").startswith("superseded by attempt ")
+    return row.state in (State.FAILED, State.TIMED_OUT) and not superseded
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random(spark, seed):
-    if "C" in os.environ:
-        spark.conf.set("spark.sql.codegen.wholeStage", "false")
-        spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    if "A" in os.environ:
-        spark.conf.set("spark.sql.adaptive.enabled", "false")
-    if "S" in os.environ:
-        spark.conf.set("spark.sql.shuffle.partitions", "1")
-    agree(spark, [apart(h) for h in random_histories(seed, 15)])
+def is_replay_in_flight(row: LedgerRow) -> bool:
+    return row.state == State.PENDING and row.attempt > 1
+
+
+# Of three messages one is acked, one fails and is emitted again, and one stays in flight.
+FIRST = step(0, init(1, A), init(2, B), init(3, C), ack(1, [A]), fail(2, [B]))
+SECOND = step(10, init(2, A, attempt=2, batch=2), replace(ack(2, [A], attempt=2), batch=2))
+HISTORY = Scenario("in a store", (FIRST, SECOND))
+
+
+@pytest.fixture
+def store(spark: SparkSession, store_uri: str, empty_store: Path) -> Store:
+    """A store with the events of both steps, each in a version of its own."""
+    found = Store(store_uri, "numbers")
+    shutil.copytree(empty_store, found.path(""))
+    for number, events in enumerate([FIRST.events, SECOND.events], start=1):
+        found.append(frame(spark, events, EVENTS), EVENTS, "test", number)
+    return found
+
+
+def request(fold: int, previous: Fold | None = None, **fields: object) -> FoldRequest:
+    """What the fold of one of the steps is to do."""
+    asked = FoldRequest(
+        previous=previous,
+        events_version=fold,
+        logged={SOURCE: fold, "words": fold},
+        waiting=None,
+        spouts=[SOURCE],
+        replays=fold == 2,
+        timeouts=TIMEOUTS,
+        retry=RETRY,
+        now=HISTORY.steps[fold - 1].now,
+    )
+    return replace(asked, **fields)  # type: ignore[arg-type]
+
+
+def first_fold(counts: Mapping[str, int]) -> Fold:
+    """The row of the first fold, in the ledger's second version."""
+    turn = TIMEOUTS.turn(None, START)
+    return Fold(1, 1, turn, {SOURCE: 1, "words": 1}, dict(counts), START, ledger_version=1)
+
+
+COUNTS = {"acked": 1, "failed": 1, "pending": 1, "late": 0, "replays_pending": 0}
+
+
+def ledger_of(spark: SparkSession, store: Store) -> Counter[LedgerRow]:
+    return Counter(records(store.read(spark, LEDGER).where("root_id IS NOT NULL")))
+
+
+def test_two_folds_of_one_number_at_once_commit_once(
+    spark: SparkSession, settings: Settings, store: Store
+) -> None:
+    with ThreadPoolExecutor() as pool:
+        found = list(
+            pool.map(lambda session: run_fold(store, session, request(1)), [spark, connect(settings)])
+        )
+    assert found == [first_fold(COUNTS)] * 2
+    assert ledger_of(spark, store) == Counter(written(*folded(HISTORY, 0)))
+
+
+def test_a_fold_that_is_repeated_after_its_commit_changes_nothing(spark: SparkSession, store: Store) -> None:
+    run_fold(store, spark, request(1))
+    later = request(1, events_version=2, logged={SOURCE: 2}, now=START + timedelta(hours=1))
+    assert run_fold(store, spark, later) == newest_fold(store) == first_fold(COUNTS)
+    assert ledger_of(spark, store) == Counter(written(*folded(HISTORY, 0)))
+
+
+def test_a_fold_goes_on_from_the_one_before(spark: SparkSession, store: Store) -> None:
+    first = run_fold(store, spark, request(1))
+    second = run_fold(store, spark, request(2, first))
+    assert second.counts == {"acked": 1, "pending": 1, "late": 0, "replays_pending": 0}
+    settled = store.read(spark, LEDGER).where("fold = 2 AND root_id IS NOT NULL")
+    assert Counter(records(settled)) == Counter(written(*folded(HISTORY, 1)))

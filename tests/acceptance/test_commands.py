@@ -1,0 +1,315 @@
+"""The command line as people and schedulers use it: real processes, their output and their exit codes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable, write_deltalake
+
+from pipeline import server
+from pipeline.cli import main
+from pipeline.settings import PROJECT_ROOT
+
+TOPOLOGY = """
+from pathlib import Path
+from pyspark.sql import functions as F
+from acker.retry import ExponentialBackoff
+from pipeline.bolts import fail_when
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+topology = Topology("squares", retry=ExponentialBackoff(initial_seconds=0, limit=1))
+numbers = topology.spout("numbers", DeltaSpout("numbers", key="id"))
+
+@topology.bolt(numbers)
+def squared(tuples):
+    low = F.col("id") < 0
+    down = F.lit(Path("outage").exists()) & (F.col("id") == 2)
+    why = F.coalesce(fail_when(low, "below 0"), fail_when(down, "lookup is down"))
+    return tuples.select("anchor", "id", (F.col("id") * F.col("id")).alias("square"), why.alias("_error"))
+
+topology.publish(squared, to="squares")
+"""
+EMPTY: dict[str, list[Any]] = {"lost": [], "unexpected": [], "duplicated": []}
+NO_SPARK = {"SPARK_REMOTE": "sc://127.0.0.1:9"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Shell:
+    """Runs commands in a folder with a topology, a source and a store."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PIPELINE_")}
+        self.environ = kept | {
+            "SPARK_REMOTE": url,
+            "PIPELINE_HOME": str(folder / "home"),
+            "PIPELINE_TOPOLOGIES": "squares_topology:topology",
+            "PYTHONPATH": str(PROJECT_ROOT),
+        }
+        (folder / "squares_topology.py").write_text(TOPOLOGY)
+        (folder / "raising.py").write_text("1 / 0\n")
+        (folder / "other.py").write_text("topology = 'none'\n")
+
+    def __call__(self, *arguments: str, **environ: str) -> Answer:
+        done = subprocess.run(
+            [sys.executable, "-m", "pipeline", *arguments],
+            cwd=self.folder,
+            env=self.environ | environ,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def shell(spark, settings, tmp_path_factory):
+    running = server.find(settings)
+    assert running is not None
+    return Shell(tmp_path_factory.mktemp("commands"), running.url)
+
+
+@pytest.fixture(scope="module")
+def story(shell):
+    """A store's life and what it printed: a cycle with failures, a drain, a replay by hand, a cycle."""
+    numbers, outage = str(shell.folder / "numbers"), shell.folder / "outage"
+    write_deltalake(numbers, pa.table({"id": [1, 2, 3, -4]}))
+    outage.touch()
+    told = {"run": shell("run", "squares", "--json", "--limit", "3")}
+    told["audit while failing"] = shell("audit", "squares", "--json", **NO_SPARK)
+    told["drain"] = shell("run", "squares_topology:topology", "--drain", "--json")
+    outage.unlink()
+    told["dry run"] = shell("replay", "squares", "--state", "dead_letter", "--dry-run", "--json")
+    told["replay"] = shell(
+        "replay", "squares", "--state", "dead_letter", "--reason", "lookup", "--why", "it's up", "--json"
+    )
+    told["status between"] = shell("status", "squares", "--json", **NO_SPARK)
+    told["run after"] = shell("run", "squares")
+    told["fold"] = shell("fold", "squares", "--json")
+    told["publish"] = shell("publish", "squares", "--json")
+    told["replay of nothing"] = shell("replay", "squares")
+    return told
+
+
+def test_a_cycle_prints_what_it_did(story):
+    assert (story["run"].json(), story["run"].code) == ({"messages": 3, "batches": 2, "commits": 1}, 0)
+
+
+def test_a_run_tells_its_steps_on_standard_error_and_its_result_on_standard_output(story):
+    done = story["run after"]
+    assert (done.out, done.code) == ("messages 0, batches 1, commits 1\n", 0)
+    assert "squared batch" in done.err
+    assert "published" in done.err
+    assert story["run"].err == ""
+
+
+def test_a_drain_ends_when_all_has_settled(story):
+    assert story["drain"].code == 0
+    assert story["drain"].json()["cycles"] > 1
+
+
+def test_the_audit_of_messages_that_wait_for_a_retry_passes(story):
+    found = story["audit while failing"]
+    counts = {name: value for name, value in found.json().items() if value}
+    assert (found.code, counts) == (
+        0,
+        {"emitted": 3, "acked": 1, "retrying": 2, "verdict": "pass", "findings": EMPTY},
+    )
+
+
+def test_a_dry_run_counts_and_does_nothing(story):
+    assert story["dry run"].json() == {"matched": 2, "in_flight": 0, "replayed": 0}
+
+
+def test_a_replay_by_hand_emits_what_was_chosen(story):
+    assert story["replay"].json() == {"matched": 1, "in_flight": 0, "replayed": 1}
+    spout = story["status between"].json()["components"][0]
+    assert (spout["component"], spout["logged"], spout["unfinished"]) == ("numbers", 4, False)
+
+
+def test_a_replay_of_what_is_due_counts_it(story):
+    assert (story["replay of nothing"].out, story["replay of nothing"].code) == ("replayed 0\n", 0)
+
+
+def test_a_fold_prints_its_own_row(story):
+    done = story["fold"].json()
+    assert (done["counts"]["late"], done["logged"]) == (0, {"numbers": 4, "squared": 3})
+    assert story["fold"].code == 0
+
+
+def test_publishing_again_commits_nothing(story):
+    assert (story["publish"].json(), story["publish"].code) == ({"commits": 0}, 0)
+
+
+def test_the_audit_prints_every_count_and_the_dead_letters(story, shell):
+    found = shell("audit", "squares", "--json", **NO_SPARK)
+    assert (found.code, found.json()) == (
+        0,
+        {
+            "emitted": 4,
+            "acked": 3,
+            "pending": 0,
+            "retrying": 0,
+            "dead_letter": 1,
+            "lost": 0,
+            "unexpected": 0,
+            "duplicated": 0,
+            "recovered": 1,
+            "unpublished": 0,
+            "late": 0,
+            "dead_letters": [{"message": "numbers:0:-4", "why": "attempt 2 in squared: below 0"}],
+            "findings": EMPTY,
+            "verdict": "pass",
+        },
+    )
+
+
+def test_the_audit_for_people_ends_with_the_verdict(story, shell):
+    found = shell("audit", "squares", **NO_SPARK)
+    assert found.out.splitlines()[-3:] == [
+        "dead letters:",
+        "  numbers:0:-4  attempt 2 in squared: below 0",
+        "verdict: pass",
+    ]
+
+
+def test_status_says_where_everything_stands(story, shell):
+    found = shell("status", "squares", "--json", **NO_SPARK).json()
+    components = [(row["component"], row["planned"], row["waiting_batches"]) for row in found["components"]]
+    assert components == [("numbers", 4, {}), ("squared", 3, {"numbers": 0})]
+    assert found["states"] == {"acked": 3, "failed": 4, "dead_letter": 2}
+    assert found["published"][0]["component"] == "squared"
+    assert "squares in " in shell("status", "squares", **NO_SPARK).out
+
+
+def test_a_trace_tells_a_messages_story(story, shell):
+    found = shell("trace", "squares", "numbers:0:2", "--json", **NO_SPARK)
+    steps = [(entry["attempt"], entry["what"]) for entry in found.json()]
+    failed = ["emitted", "failed by", "failed"]
+    assert steps == [
+        *((1, what) for what in failed),
+        *((2, what) for what in [*failed, "dead_letter"]),
+        *((3, what) for what in ["emitted", "acked by", "acked", "published"]),
+    ]
+    assert "lookup is down" in shell("trace", "squares", "0:2", **NO_SPARK).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("trace", "squares", "numbers:0:99"), "has never seen numbers:0:99"),
+        (("trace", "squares", "99"), "'99' is not a message of squares; write SPOUT:PARTITION:OFFSET"),
+        (("status", "unknown"), "No topology is called unknown; registered are: squares."),
+        (("status", "nowhere:topology"), "nowhere:topology does not import: ModuleNotFoundError"),
+        (("status", "raising:topology"), "raising:topology does not import: ZeroDivisionError"),
+        (("status", "other:topology"), "other:topology is str and not a Topology."),
+        (("status", "other:missing"), "other:missing is nothing and not a Topology."),
+        (("replay", "squares", "--reason", "x"), "Say with --state which messages to choose among"),
+        (("run", "squares"), "No Spark Connect server answers at sc://127.0.0.1:9."),
+    ],
+)
+def test_an_error_is_one_sentence_and_exit_code_2(story, shell, arguments, sentence):
+    answer = shell(*arguments, **NO_SPARK)
+    assert (answer.code, answer.out, answer.err.startswith("Error: ")) == (2, "", True)
+    assert sentence in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_with_json_an_error_is_json(story, shell):
+    answer = shell("trace", "squares", "0:99", "--json", **NO_SPARK)
+    assert (answer.code, answer.err, list(answer.json())) == (2, "", ["error"])
+    assert "has never seen numbers:0:99" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("dance", "squares"),
+        ("run",),
+        ("run", "squares", "--limit", "-1"),
+        ("replay", "squares", "--state", "pending"),
+        ("replay", "squares", "--since", "yesterday"),
+        ("trace", "squares"),
+        ("audit", "squares", "--wrong"),
+    ],
+)
+def test_wrong_arguments_end_with_exit_code_2(arguments):
+    answer = CliRunner().invoke(main, arguments)
+    assert (answer.exit_code, answer.stdout, answer.stderr.startswith("Usage: ")) == (2, "", True)
+
+
+def test_a_store_that_was_never_used_is_named(shell, tmp_path):
+    answer = shell("audit", "squares", PIPELINE_STORE=str(tmp_path), **NO_SPARK)
+    assert (answer.code, answer.out) == (2, "")
+    assert "Has `python -m pipeline run squares` run with this store?" in answer.err
+
+
+def test_a_file_in_the_way_of_the_store_is_named(shell, tmp_path):
+    (tmp_path / "squares").write_text("in the way")
+    answer = shell("run", "squares", PIPELINE_STORE=str(tmp_path))
+    assert (answer.code, answer.out, answer.err.startswith("Error: ")) == (2, "", True)
+    assert str(tmp_path) in answer.err
+    assert "Traceback" not in answer.err
+
+
+@pytest.fixture
+def copied_store(story, shell, tmp_path):
+    """A copy of the story's store that a test may damage."""
+    shutil.copytree(shell.folder / "home" / "store", tmp_path / "store")
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize("command", [("audit", "squares"), ("trace", "squares", "0:2")])
+def test_a_damaged_ledger_is_named(shell, copied_store, command):
+    newest = sorted((copied_store / "squares" / "ledger" / "_delta_log").glob("*.json"))[-1]
+    newest.write_bytes(newest.read_bytes()[:100])
+    answer = shell(*command, PIPELINE_STORE=str(copied_store), **NO_SPARK)
+    assert (answer.code, answer.out, answer.err.startswith("Error: ")) == (2, "", True)
+    assert str(copied_store / "squares" / "ledger") in answer.err
+
+
+@pytest.mark.parametrize(
+    ("table", "command"),
+    [
+        ("ledger", ("audit", "squares")),
+        ("events", ("trace", "squares", "0:2")),
+        ("batches", ("status", "squares")),
+    ],
+)
+def test_a_table_without_its_data_is_named(shell, copied_store, table, command):
+    for file in (copied_store / "squares" / table).rglob("*.parquet"):
+        file.unlink()
+    answer = shell(*command, PIPELINE_STORE=str(copied_store), **NO_SPARK)
+    assert (answer.code, answer.out, answer.err.startswith("Error: ")) == (2, "", True)
+    assert f"{copied_store}/squares/{table}" in answer.err
+
+
+def test_rows_that_are_missing_from_a_published_table_fail_the_audit(story, shell):
+    squares = DeltaTable(str(shell.folder / "squares"))
+    squares.delete("id = 3")
+    answer = shell("audit", "squares", "--json", **NO_SPARK)
+    squares.restore(squares.version() - 1)
+    found = answer.json()
+    assert (answer.code, found["verdict"], found["lost"]) == (1, "fail", 1)
+    assert found["findings"]["lost"][0]["message"] == "numbers:0:3"

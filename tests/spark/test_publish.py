@@ -1,0 +1,149 @@
+"""Published tables: whole folds in order, each once, and a later acked attempt in place of the earlier."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from acker.errors import BoltError, TopologyError
+from acker.events import State
+from acker.retry import ExponentialBackoff
+from pipeline.acking import fold
+from pipeline.aggregates import Count, Max, Min, Sum
+from pipeline.cycle import run_bolt, run_cycle, run_spout
+from pipeline.publish import passed, publish
+from pipeline.replay import Selection, plan_by_hand
+from pipeline.reports import audit_report
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+ACKED = Selection(states=(State.ACKED,), positions=(("0", 1), ("0", 2)))
+
+
+def sales(place, extremes):
+    """Sales as rows and by city; while the file `bug` is there, amounts are ten times too high."""
+    bug = Path(place.path("bug"))
+    topology = Topology("sales")
+    lines = topology.spout("lines", DeltaSpout(place.path("lines"), key="id"))
+
+    @topology.bolt(lines)
+    def amounts(tuples):
+        factor = 10 if bug.exists() else 1
+        return tuples.select("anchor", "id", "city", (F.col("amount") * factor).alias("amount"))
+
+    @topology.bolt(amounts)
+    def by_city(tuples):
+        return tuples.select("anchor", "city", "amount")
+
+    topology.publish(amounts, to=place.path("amounts"))
+    more = {"lowest": Min("amount"), "highest": Max("amount")} if extremes else {}
+    aggregates = {"sales": Count(), "sum": Sum("amount"), **more}
+    topology.publish(by_city, to=place.path("by_city"), by="city", aggregates=aggregates)
+    return topology
+
+
+@pytest.fixture(scope="module")
+def corrected(shared_place):
+    """Two folds published at once, then a bug is mended and messages 1 and 2 are replayed by hand."""
+    place = shared_place
+    place.add("lines", id=[1, 2, 3], city=["Ulm", "Bonn", None], amount=[1, 2, 3])
+    Path(place.path("bug")).touch()
+    run = place.run(sales(place, extremes=False))
+    told = {}
+    for rows in ({"id": [4], "city": ["Ulm"], "amount": [4]}, None):
+        run_spout(run, run.topology.components["lines"])
+        for bolt in run.topology.bolts:
+            run_bolt(run, bolt)
+        fold(run)
+        if rows:
+            place.add("lines", **rows)
+    told["passed before"] = passed(run)
+    told["commits"] = publish(run), publish(run)
+    told["passed after"] = passed(run)
+    told["wrong"] = place.rows("amounts"), place.rows("by_city")
+    Path(place.path("bug")).unlink()
+    told["replayed"], _ = plan_by_hand(run, ACKED, "bug in amounts", "tester")
+    run_cycle(run)
+    told["right"] = place.rows("amounts"), place.rows("by_city")
+    told["audit"] = audit_report(run.topology, run.store)
+    told["again"] = publish(run)
+    return told
+
+
+def test_folds_are_published_one_by_one_and_once(corrected):
+    assert (corrected["commits"], corrected["again"]) == ((4, 0), 0)
+    assert (corrected["passed before"], corrected["passed after"]) == (0, 2)
+
+
+def test_rows_are_appended_and_aggregates_add_up_over_folds(corrected):
+    assert corrected["wrong"] == (
+        [(1, "Ulm", 10), (2, "Bonn", 20), (3, None, 30), (4, "Ulm", 40)],
+        [("Bonn", 1, 20), ("Ulm", 2, 50), (None, 1, 30)],
+    )
+
+
+def test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums(corrected):
+    assert corrected["replayed"].count == 2
+    assert corrected["right"] == (
+        [(1, "Ulm", 1), (2, "Bonn", 2), (3, None, 30), (4, "Ulm", 40)],
+        [("Bonn", 1, 2), ("Ulm", 2, 41), (None, 1, 30)],
+    )
+
+
+def test_the_audit_passes_after_a_replay_of_acked_messages(corrected):
+    found = corrected["audit"]
+    assert (found.verdict, found.emitted, found.acked, found.unpublished) == ("pass", 4, 4, 0)
+
+
+def test_a_replay_is_refused_where_a_minimum_is_published(corrected, shared_place):
+    run = shared_place.run(sales(shared_place, extremes=True))
+    with pytest.raises(
+        TopologyError, match=r"lowest of .*/by_city is a Min, and what it took in cannot be taken back"
+    ):
+        plan_by_hand(run, ACKED, "bug in amounts", "tester")
+
+
+def test_extremes_are_kept_over_folds(place):
+    place.add("lines", id=[1, 2], city=["Ulm", "Ulm"], amount=[3, 5])
+    run = place.run(sales(place, extremes=True))
+    run_cycle(run)
+    place.add("lines", id=[3, 4], city=["Ulm", "Bonn"], amount=[1, None])
+    run_cycle(run)
+    assert place.rows("by_city") == [("Bonn", 1, 0, None, None), ("Ulm", 3, 9, 1, 5)]
+
+
+def constrained(place, amount):
+    """A topology that publishes to a table that was there before, with rules of its own."""
+    topology = Topology("constrained", retry=ExponentialBackoff(limit=0))
+    lines = topology.spout("lines", DeltaSpout(place.path("lines"), key="id"))
+    bolt = topology.bolt(lines, name="kept")(lambda tuples: tuples.withColumn("amount", amount))
+    topology.publish(bolt, to=place.path("target"))
+    return topology
+
+
+def test_a_row_that_the_table_would_refuse_fails_its_message_alone(place, spark):
+    target = place.path("target")
+    place.add("lines", id=[1, 2, 3, 4], name=["a", None, "c", "d"], amount=[1, 2, -3, None])
+    spark.sql(f"CREATE TABLE delta.`{target}` (id bigint, name string NOT NULL, amount bigint) USING delta")
+    spark.sql(f"ALTER TABLE delta.`{target}` ADD CONSTRAINT positive CHECK (amount > 0)")
+    run = place.run(constrained(place, F.col("amount")))
+    run_cycle(run)
+    found = audit_report(run.topology, run.store)
+    assert place.rows("target") == [(1, "a", 1)]
+    broken = f"{target}: breaks the constraint positive: amount > 0"
+    assert [(letter.message, letter.why) for letter in found.dead_letters] == [
+        ("lines:0:2", f"attempt 1 in kept: {target}: name is null"),
+        ("lines:0:3", f"attempt 1 in kept: {broken}"),
+        ("lines:0:4", f"attempt 1 in kept: {broken}"),
+    ]
+    assert (found.verdict, found.acked) == ("pass", 1)
+
+
+def test_a_column_of_another_type_than_the_tables_stops_the_bolt_before_anything_is_acked(place, spark):
+    place.add("target", id=[0], amount=["0"])
+    place.add("lines", id=[1], amount=[1])
+    run = place.run(constrained(place, F.col("amount")))
+    run_spout(run, run.topology.components["lines"])
+    with pytest.raises(BoltError, match=r"kept emits amount as bigint, but .*/target has it as string"):
+        run_bolt(run, run.topology.components["kept"])
+    assert run.journal.logged("kept") == 0

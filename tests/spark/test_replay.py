@@ -1,0 +1,216 @@
+"""Replays: what is due is emitted once, what people choose is what they get, and what is gone is lost."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F
+
+from acker.errors import SettingsError
+from acker.events import State
+from acker.retry import ExponentialBackoff
+from acker.tables import query
+from pipeline.acking import fold
+from pipeline.bolts import fail_when
+from pipeline.cycle import run_cycle, run_spout
+from pipeline.replay import Selection, plan_by_hand, plan_due, select
+from pipeline.reports import audit_report
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+BROKEN = "it's broken"
+
+
+def unreliable(place):
+    """Of six messages 2 and 3 fail, and 4 does with another reason; all may be tried twice."""
+    topology = Topology("unreliable", retry=ExponentialBackoff(initial_seconds=60, limit=1))
+    numbers = topology.spout("numbers", DeltaSpout(place.path("numbers"), key="id"))
+
+    @topology.bolt(numbers)
+    def checked(tuples):
+        broken = fail_when(F.col("id").isin(2, 3), BROKEN)
+        return tuples.select(
+            "anchor", "id", F.coalesce(broken, fail_when(F.col("id") == 4, "50% off")).alias("_error")
+        )
+
+    return topology
+
+
+def chosen(run, **conditions):
+    """(source_offset, attempt) of what a selection matches, and how many are in flight."""
+    matched = select(run, Selection(**conditions))
+    found = [(m.source_offset, m.attempt) for messages in matched.messages.values() for m in messages]
+    return found, matched.in_flight
+
+
+def overtaken(run, other, at_call):
+    """`run`, whose `at_call`-th look at the clock is when `other` plans all that is due."""
+    calls = []
+
+    def clock():
+        calls.append(1)
+        if len(calls) == at_call:
+            other_batches.append(plan_due(other, other.topology.spouts[0]))
+        return run.clock()
+
+    other_batches = []
+    return replace(run, clock=clock, run_id="overtaken"), other_batches
+
+
+@pytest.fixture(scope="module")
+def failed(shared_place):
+    """After the first cycle: messages 2, 3 and 4 wait for their retry, which is due in 60 seconds."""
+    shared_place.add("numbers", id=[1, 2, 3, 4, 5, 6])
+    run = shared_place.run(unreliable(shared_place))
+    run_cycle(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def due(failed, shared_place):
+    """What two runs planned that took up the same fold at once, at three moments."""
+    spout = failed.topology.spouts[0]
+    shared_place.clock.advance(59)
+    early = plan_due(failed, spout)
+    shared_place.clock.advance(1)
+    loser, planned = overtaken(failed, replace(failed, run_id="winner"), at_call=2)
+    return early, plan_due(loser, spout), planned, plan_due(replace(failed, run_id="late"), spout)
+
+
+@pytest.fixture(scope="module")
+def settled(due, failed, shared_place):
+    """After the replay: 2 and 3 are dead letters, 4 is no longer in the source, and 7 and 8 are in flight."""
+    DeltaTable(shared_place.path("numbers")).delete("id = 4")
+    run_cycle(failed)
+    shared_place.add("numbers", id=[7, 8])
+    shared_place.clock.advance(60)
+    run_spout(failed, failed.topology.spouts[0])
+    fold(failed)
+    return failed
+
+
+def test_messages_that_wait_for_their_retry_can_be_chosen_before_it_is_due(failed):
+    assert chosen(failed, states=(State.RETRYING,)) == ([(2, 2), (3, 2), (4, 2)], 0)
+
+
+def test_nothing_is_replayed_before_it_is_due(due):
+    assert due[0] is None
+
+
+def test_of_two_runs_that_replay_one_fold_only_one_plans_it(due):
+    _, loser, (winner,), late = due
+    assert (loser, late) == (None, None)
+    expected = {"messages": {"0": [[2, 2, None], [3, 2, None], [4, 2, None]]}}
+    assert (winner.kind, winner.number, winner.input, winner.run_id) == ("replay", 2, expected, "winner")
+
+
+def test_a_replay_ends_in_dead_letters_and_what_is_gone_is_lost(settled, states):
+    assert states(settled) == [
+        (1, 1, "acked"),
+        (2, 1, "failed"),
+        (2, 2, "dead_letter"),
+        (2, 2, "failed"),
+        (3, 1, "failed"),
+        (3, 2, "dead_letter"),
+        (3, 2, "failed"),
+        (4, 1, "failed"),
+        (4, 2, "lost"),
+        (5, 1, "acked"),
+        (6, 1, "acked"),
+        (7, 1, "pending"),
+        (8, 1, "pending"),
+    ]
+
+
+def test_a_lost_message_fails_the_audit_with_its_reason(settled):
+    found = audit_report(settled.topology, settled.store)
+    assert (found.verdict, found.lost, found.dead_letter, found.pending) == ("fail", 1, 2, 2)
+    (finding,) = found.findings["lost"]
+    assert (finding.message, finding.why) == (
+        "numbers:0:4",
+        "attempt 2: the source no longer holds this message",
+    )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "found", "in_flight"),
+    [
+        ({}, [(2, 3), (3, 3)], 2),
+        ({"states": (State.DEAD_LETTER, State.LOST)}, [(2, 3), (3, 3), (4, 3)], 2),
+        ({"states": (State.ACKED,)}, [(1, 2), (5, 2), (6, 2)], 2),
+        ({"states": (State.RETRYING,)}, [], 2),
+        ({"spout": "numbers", "limit": 1}, [(2, 3)], 2),
+        ({"positions": (("0", 3), ("0", 8), ("0", 99))}, [(3, 3)], 1),
+        ({"reason": "IT'S"}, [(2, 3), (3, 3)], 0),
+        ({"reason": "50%", "states": (State.DEAD_LETTER,)}, [], 0),
+        ({"reason": "' OR '1' = '1"}, [], 0),
+        ({"reason": "%"}, [], 0),
+        ({"positions": (("0' OR '1' = '1", 2),)}, [], 0),
+    ],
+)
+def test_a_selection_finds_what_it_says_and_leaves_messages_in_flight_alone(
+    settled, conditions, found, in_flight
+):
+    assert chosen(settled, **conditions) == (found, in_flight)
+
+
+def test_a_selection_by_time_includes_both_ends(settled):
+    last = settled.clock()
+    replayed, first = last - timedelta(seconds=60), last - timedelta(seconds=120)
+    assert chosen(settled, since=last) == ([], 2)
+    assert chosen(settled, since=replayed, until=replayed) == ([(2, 3), (3, 3)], 0)
+    assert chosen(settled, states=(State.ACKED,), until=first) == ([(1, 2), (5, 2), (6, 2)], 0)
+
+
+def test_a_selection_alone_plans_and_records_nothing(settled):
+    before = settled.journal.newest_number("numbers")
+    select(settled, Selection())
+    assert settled.journal.newest_number("numbers") == before
+    assert query("SELECT * FROM r", r=settled.store.require("replay_requests")) == []
+
+
+@pytest.mark.parametrize("wrong", [{"states": ()}, {"states": (State.PENDING,)}, {"limit": 0}])
+def test_a_selection_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(SettingsError):
+        Selection(**wrong)
+
+
+def test_an_unknown_spout_is_named(settled):
+    with pytest.raises(SettingsError, match="Topology unreliable has no spout called letters"):
+        select(settled, Selection(spout="letters"))
+
+
+@pytest.fixture(scope="module")
+def by_hand(settled):
+    """A replay by hand of both dead letters, taken all the way."""
+    planned = plan_by_hand(settled, Selection(reason="IT'S", limit=5), "it's mended", "tester")
+    before = query("SELECT * FROM r", r=settled.store.require("replay_requests"))
+    run_cycle(settled)
+    return planned, before
+
+
+def test_a_replay_by_hand_is_recorded(by_hand, settled):
+    (row,) = by_hand[1]
+    assert len(row.pop("request_id")) == 32
+    assert row == {
+        "requested_by": "tester",
+        "requested_at": settled.clock(),
+        "why": "it's mended",
+        "selection": '{"states": ["dead_letter"], "spout": null, "positions": [], "since": null, '
+        '"until": null, "reason": "IT\'S", "limit": 5}',
+        "matched": 2,
+    }
+
+
+def test_a_replay_by_hand_is_one_more_attempt(by_hand, settled, states):
+    (matched, (batch,)), _ = by_hand
+    assert (matched.count, batch.input) == (2, {"messages": {"0": [[2, 3, None], [3, 3, None]]}})
+    assert [row for row in states(settled) if row[1] == 3 or row[0] > 6] == [
+        (2, 3, "dead_letter"),
+        (2, 3, "failed"),
+        (3, 3, "dead_letter"),
+        (3, 3, "failed"),
+        (7, 1, "acked"),
+        (8, 1, "acked"),
+    ]
