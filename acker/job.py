@@ -45,11 +45,11 @@ def run_fold(store: Store, spark: SparkSession, request: FoldRequest) -> Fold:
     number = 1 if request.previous is None else request.previous.number + 1
     turn = request.timeouts.turn(request.previous.turn if request.previous else None, request.now)
     fold = _input(store, spark, request, turn)
-    decided = outcomes(fold).persist()
+    computed = outcomes(fold).persist()
     try:
-        counts = count(decided)
+        decided, counts = computed, count(computed)
         if counts.double_inits:
-            decided = one_row_per_root(decided)
+            decided = one_row_per_root(computed)
             counts = count(decided)
         delays = retry_delays(request.retry, counts.failed_attempts)
         rows = ledger_rows(fold, decided, delays)
@@ -63,7 +63,7 @@ def run_fold(store: Store, spark: SparkSession, request: FoldRequest) -> Fold:
         own = _own_row(spark, number, turn, request, counts)
         store.append(own.unionByName(stamped, allowMissingColumns=True), LEDGER, APP, number)
     finally:
-        decided.unpersist()
+        computed.unpersist()
     return read_fold(store.require(LEDGER), number)
 
 

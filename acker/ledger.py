@@ -28,7 +28,9 @@ class Fold:
     events_version: int  # of the events table that it folded up to
     turn: Turn
     logged: dict[str, int]  # component -> the newest batch whose events it folded
-    counts: dict[str, int] = field(default_factory=dict)  # rows by state, and late events
+    counts: dict[str, int] = field(
+        default_factory=dict
+    )  # attempts by state, `late` events, `replays_pending`
     folded_at: datetime | None = None
     ledger_version: int = 0  # a version of the ledger that holds the fold
 
