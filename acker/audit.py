@@ -11,7 +11,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from acker.ledger import NOW, newest_fold
+from acker.ledger import NOW, fold_counts, newest_fold
 from acker.schemas import EVENTS, LEDGER
 from acker.tables import Store, query
 
@@ -94,7 +94,7 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
         duplicated=len(findings["duplicated"]),
         recovered=counts["recovered"],
         unpublished=_unpublished(ledger, min((one.position for one in published), default=number)),
-        late=fold.counts.get("late", 0) if fold else 0,
+        late=fold_counts(store, fold)["late"] if fold else 0,
         dead_letters=given_up["dead_letter"],
         findings=findings,
     )

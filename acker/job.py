@@ -4,13 +4,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
+from itertools import chain
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.fold import Counts, FoldInput, count, ledger_rows, one_row_per_root, outcomes, retry_delays
-from acker.ledger import APP, Fold, live_rows, read_fold
-from acker.retry import RetryPolicy
+from acker.fold import FoldInput, ledger_rows
+from acker.ledger import APP, Fold, live_extent, live_rows, read_fold
+from acker.retry import RetryPolicy, delay_after
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.tables import Store
 from acker.timeouts import Timeouts, Turn
@@ -26,7 +27,7 @@ class FoldRequest:
         logged: component -> its newest batch logged at that version.
         waiting: see `FoldInput`.
         spouts: see `FoldInput`.
-        replays: whether a batch of kind `replay` is among those that this fold sees first.
+        highest_attempt: among the inits and losses that this fold sees first; 1 where there are none.
     """
 
     previous: Fold | None
@@ -34,7 +35,7 @@ class FoldRequest:
     logged: Mapping[str, int]
     waiting: DataFrame | None
     spouts: Collection[str]
-    replays: bool
+    highest_attempt: int
     timeouts: Timeouts
     retry: RetryPolicy
     now: datetime
@@ -45,40 +46,34 @@ def run_fold(store: Store, spark: SparkSession, request: FoldRequest) -> Fold:
     number = 1 if request.previous is None else request.previous.number + 1
     turn = request.timeouts.turn(request.previous.turn if request.previous else None, request.now)
     fold = _input(store, spark, request, turn)
-    computed = outcomes(fold).persist()
-    try:
-        decided, counts = computed, count(computed)
-        if counts.double_inits:
-            decided = one_row_per_root(computed)
-            counts = count(decided)
-        delays = retry_delays(request.retry, counts.failed_attempts)
-        rows = ledger_rows(fold, decided, delays)
-        stamped = rows.select(
-            "*",
-            F.when(F.col("live"), number).cast("bigint").alias("live_in"),
-            F.lit(number).cast("bigint").alias("fold"),
-            F.lit(request.events_version).cast("bigint").alias("events_version"),
-            F.lit(request.now).alias("folded_at"),
-        ).drop("live")
-        own = _own_row(spark, number, turn, request, counts)
-        store.append(own.unionByName(stamped, allowMissingColumns=True), LEDGER, APP, number)
-    finally:
-        computed.unpersist()
+    rows = ledger_rows(fold)
+    stamped = rows.select(
+        "*",
+        F.when(F.col("live"), number).cast("bigint").alias("live_in"),
+        F.lit(number).cast("bigint").alias("fold"),
+        F.lit(request.events_version).cast("bigint").alias("events_version"),
+        F.lit(request.now).alias("folded_at"),
+    ).drop("live")
+    own = _own_row(fold, number, request)
+    store.append(own.unionByName(stamped, allowMissingColumns=True), LEDGER, APP, number)
     return read_fold(store.require(LEDGER), number)
 
 
 def _input(store: Store, spark: SparkSession, request: FoldRequest, turn: Turn) -> FoldInput:
     previous = request.previous
     if previous is None:
-        live = spark.createDataFrame([], SCHEMAS[LEDGER].columns)
+        live, highest, retrying = spark.createDataFrame([], SCHEMAS[LEDGER].columns), 1, False
     else:
         live = live_rows(store, spark, previous)
+        highest, retrying = live_extent(store, previous)
+    attempts = range(1, max(highest, request.highest_attempt) + 1)
     return FoldInput(
         live=live,
         events=new_events(store, spark, request),
         waiting=request.waiting,
         spouts=request.spouts,
-        replays=request.replays or (previous is not None and previous.counts.get("replays_pending", 0) > 0),
+        retrying=retrying,
+        delays=[delay_after(request.retry, attempt) for attempt in attempts],
         turn=turn,
         timeouts=request.timeouts,
         now=request.now,
@@ -102,19 +97,15 @@ def new_events(store: Store, spark: SparkSession, request: FoldRequest) -> DataF
     return store.read(spark, EVENTS, request.events_version).where(reduce(lambda a, b: a | b, ranges))
 
 
-def _own_row(spark: SparkSession, number: int, turn: Turn, request: FoldRequest, counts: Counts) -> DataFrame:
-    tally = {**counts.outcomes, "late": counts.late, "replays_pending": counts.replays_pending}
-    row = {
-        "fold": number,
-        "events_version": request.events_version,
-        "turn": turn.number,
-        "window": turn.window,
-        "logged": dict(request.logged),
-        "counts": tally,
-        "folded_at": request.now,
-    }
-    return spark.createDataFrame(
-        [row],
-        "fold bigint, events_version bigint, turn bigint, `window` bigint, logged map<string,bigint>, "
-        "counts map<string,bigint>, folded_at timestamp",
-    ).coalesce(1)
+def _own_row(fold: FoldInput, number: int, request: FoldRequest) -> DataFrame:
+    """The fold's row of itself. Its `events` are all that it read, the late ones included."""
+    logged = chain.from_iterable((F.lit(name), F.lit(batch)) for name, batch in request.logged.items())
+    return fold.events.agg(F.count("*").alias("events")).select(
+        "events",
+        F.lit(number).cast("bigint").alias("fold"),
+        F.lit(request.events_version).cast("bigint").alias("events_version"),
+        F.lit(fold.turn.number).cast("bigint").alias("turn"),
+        F.lit(fold.turn.window).cast("bigint").alias("window"),
+        F.create_map(*logged).cast("map<string,bigint>").alias("logged"),
+        F.lit(request.now).alias("folded_at"),
+    )

@@ -1,6 +1,6 @@
 """The ledger as clients read it: the newest fold, what is live in it, and each message's story."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -28,15 +28,9 @@ class Fold:
     events_version: int  # of the events table that it folded up to
     turn: Turn
     logged: dict[str, int]  # component -> the newest batch whose events it folded
-    counts: dict[str, int] = field(
-        default_factory=dict
-    )  # attempts by state, `late` events, `replays_pending`
+    events: int = 0  # rows of events that it read
     folded_at: datetime | None = None
     ledger_version: int = 0  # a version of the ledger that holds the fold
-
-    def pending(self) -> int:
-        """Roots in flight."""
-        return self.counts.get("pending", 0)
 
 
 def newest_fold(store: Store) -> Fold | None:
@@ -58,7 +52,7 @@ def read_fold(table: DeltaTable, number: int) -> Fold:
     Raises:
         StoreError: it is not there.
     """
-    columns = 'fold, events_version, turn, "window", logged, counts, folded_at'
+    columns = 'fold, events_version, turn, "window", logged, events, folded_at'
     rows = query(
         f"SELECT {columns} FROM ledger WHERE fold = {number} AND live_in IS NULL AND root_id IS NULL",
         ledger=table,
@@ -77,10 +71,35 @@ def _fold(row: dict[str, Any], version: int) -> Fold:
         events_version=row["events_version"],
         turn=Turn(row["turn"], row["window"]),
         logged=dict(row["logged"]),
-        counts=dict(row["counts"]),
+        events=row["events"],
         folded_at=row["folded_at"],
         ledger_version=version,
     )
+
+
+def fold_counts(store: Store, fold: Fold) -> dict[str, int]:
+    """Rows by state that a fold wrote, its live ones included, and `late`, the events of settled roots.
+
+    A fold counts the events that it read, and each of its rows those that went into it: the others
+    found no live root and no init.
+    """
+    rows = query(
+        f"SELECT state, count(*) AS n, sum(events) AS events FROM ledger "
+        f"WHERE fold = {fold.number} AND root_id IS NOT NULL GROUP BY state ORDER BY state",
+        ledger=store.require(LEDGER, fold.ledger_version),
+    )
+    counts = {row["state"]: row["n"] for row in rows}
+    return {**counts, "late": fold.events - sum(row["events"] for row in rows)}
+
+
+def live_extent(store: Store, fold: Fold) -> tuple[int, bool]:
+    """The highest attempt among a fold's live rows, 1 where there are none, and whether any is retrying."""
+    (row,) = query(
+        "SELECT max(attempt) AS highest, sum(CASE WHEN state = 'retrying' THEN 1 ELSE 0 END) AS retrying "
+        f"FROM ledger WHERE live_in = {fold.number}",
+        ledger=store.require(LEDGER, fold.ledger_version),
+    )
+    return row["highest"] or 1, bool(row["retrying"])
 
 
 def live_rows(store: Store, spark: SparkSession, fold: Fold) -> DataFrame:

@@ -6,7 +6,7 @@ last ack come together), and in keeping a count beside the XOR, which two equal 
 Nothing here reads a clock, and the order in which a fold's events come makes no difference.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import reduce
@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 from acker.events import LIVE, Event, Kind, LedgerRow, State
 from acker.retry import RetryPolicy, delay_after
 from acker.timeouts import Timeouts, Turn
+
+_DESCRIPTION = ("source_offset", "attempt", "batch", "replaces", "emitted_at", "reason")
 
 Message: TypeAlias = tuple[str, str, int]  # as in LedgerRow.message
 
@@ -188,9 +190,13 @@ def _row(event: Event) -> LedgerRow:
     )
 
 
-def _first(rows: Iterable[LedgerRow]) -> LedgerRow:
-    """Any one row would do for a root that was emitted twice, but every run must choose the same."""
-    return min(rows, key=lambda r: (r.emitted_at is None, r.emitted_at, r.batch, *r.message[1:], r.attempt))
+def _first(rows: Sequence[LedgerRow]) -> LedgerRow:
+    """A root that was emitted or lost twice is described by the lowest value of each field."""
+
+    def lowest(name: str) -> Any:
+        return min((value for row in rows if (value := getattr(row, name)) is not None), default=None)
+
+    return replace(rows[0], **{name: lowest(name) for name in _DESCRIPTION})
 
 
 def _nulls_first(*values: Any) -> list[tuple[bool, Any]]:

@@ -47,7 +47,7 @@ SCHEMAS = {
             state string, ack_val bigint, outstanding bigint, reason string, component string,
             batch bigint, turn bigint, replaces bigint,
             emitted_at timestamp, retry_at timestamp, settled_at timestamp, folded_at timestamp,
-            `window` bigint, logged map<string,bigint>, counts map<string,bigint>""",
+            events bigint, `window` bigint, logged map<string,bigint>""",
         stats_columns="fold",
         # Live rows lie in a partition of their own fold and settled rows together in the null one, so
         # reading the newest live rows never touches history, and history compacts.

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.job import FoldRequest, run_fold
-from acker.ledger import APP, newest_fold
+from acker.ledger import APP, fold_counts, newest_fold
 from acker.retry import ExponentialBackoff
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.tables import Store
@@ -36,10 +36,15 @@ def measure_fold(spark: SparkSession, folder: Path, rounds: int, roots: int = RA
     _append_events(store, spark, roots, RAW_ACKS, batch=1)
     files = store.require(EVENTS).file_uris()
 
+    # A ledger of its own for every round, made before the time runs.
+    ledgers = [Store(str(folder / str(number)), "fold") for number in range(rounds + 1)]
+    for ledger in ledgers:
+        ledger.create(spark)
+        shutil.rmtree(ledger.path(EVENTS))
+        shutil.copytree(store.path(EVENTS), ledger.path(EVENTS))
+
     def ours(number: int) -> None:
-        shutil.rmtree(store.path(LEDGER))
-        store.create(spark)
-        assert _fold(store, spark, batch=1)["acked"] == roots
+        assert _fold(ledgers[number], spark, batch=1)["acked"] == roots
 
     def polars(number: int) -> None:
         assert _polars_acked(files) == roots
@@ -117,9 +122,9 @@ def _with_history(spark: SparkSession, folder: Path, settled: int) -> Store:
             F.lit(NOW).alias("folded_at"),
         )
         own = spark.createDataFrame(
-            [{"fold": fold, "events_version": 0, "turn": 0, "window": 0, "logged": {}, "counts": {}}],
+            [{"fold": fold, "events_version": 0, "turn": 0, "window": 0, "logged": {}, "events": each}],
             "fold bigint, events_version bigint, turn bigint, `window` bigint, logged map<string,bigint>, "
-            "counts map<string,bigint>",
+            "events bigint",
         )
         rows = own.unionByName(roots, allowMissingColumns=True)
         store.append(rows.withColumn("live_in", F.lit(None).cast("bigint")), LEDGER, APP, fold)
@@ -181,9 +186,9 @@ def _fold(store: Store, spark: SparkSession, batch: int) -> dict[str, int]:
         logged={SPOUT: batch, BOLT: batch},
         waiting=None,
         spouts=[SPOUT],
-        replays=False,
+        highest_attempt=1,
         timeouts=Timeouts(),
         retry=ExponentialBackoff(),
         now=NOW,
     )
-    return run_fold(store, spark, request).counts
+    return fold_counts(store, run_fold(store, spark, request))

@@ -2,12 +2,14 @@
 
 from functools import reduce
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from acker.errors import StoreError
 from acker.job import FoldRequest, run_fold
-from acker.ledger import Fold, newest_fold
+from acker.ledger import Fold, fold_counts, newest_fold
 from acker.schemas import EVENTS
+from pipeline.batch import messages_table
 from pipeline.run import Run
 
 
@@ -34,13 +36,13 @@ def fold(run: Run) -> Fold:
         logged=logged,
         waiting=waiting(run, logged),
         spouts=[spout.name for spout in run.topology.spouts],
-        replays=_replays(run, folded, logged),
+        highest_attempt=_highest_attempt(run, folded, logged),
         timeouts=run.topology.timeouts,
         retry=run.topology.retry,
         now=now,
     )
     result = run_fold(run.store, run.spark, request)
-    run.tell("folded", "acker", result.number, **result.counts)
+    run.tell("folded", "acker", result.number, **fold_counts(run.store, result))
     return result
 
 
@@ -67,12 +69,13 @@ def waiting_batches(run: Run, logged: dict[str, int]) -> dict[tuple[str, str], l
     return found
 
 
-def _replays(run: Run, folded: dict[str, int], logged: dict[str, int]) -> bool:
-    return any(
-        batch.kind == "replay"
-        for spout, newest in logged.items()
-        if newest > folded.get(spout, 0)
-        for batch in run.journal.rows(
-            f"component = '{spout}' AND batch > {folded.get(spout, 0)} AND batch <= {newest}"
-        )
-    )
+def _highest_attempt(run: Run, folded: dict[str, int], logged: dict[str, int]) -> int:
+    """The highest attempt in the replay batches that no fold has seen; 1 where there are none."""
+    attempts = [1]
+    for spout, newest in logged.items():
+        after = folded.get(spout, 0)
+        if newest > after:
+            new = f"component = '{spout}' AND kind = 'replay' AND batch > {after} AND batch <= {newest}"
+            replays = [messages_table(batch.input) for batch in run.journal.rows(new)]
+            attempts += [pc.max(messages["attempt"]).as_py() for messages in replays]
+    return max(attempts)

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 
 from acker.errors import AckerError, SettingsError
 from acker.events import State
+from acker.ledger import fold_counts
 from acker.tables import Store
 from pipeline import render
 from pipeline.registry import load_topology
@@ -139,7 +140,8 @@ def fold(context: Context) -> None:
 
     with context.running() as running:
         done = fold_once(running)
-    context.print(asdict(done), lambda: render.pairs({"fold": done.number, **done.counts}))
+    result = {"fold": done.number, **fold_counts(context.store, done)}
+    context.print(result, lambda: render.pairs(result))
 
 
 @command

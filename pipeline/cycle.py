@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from acker.ledger import newest_fold
+from acker.ledger import fold_counts, newest_fold
 from acker.schemas import LEDGER
 from acker.tables import query
 from pipeline.acking import fold
@@ -82,7 +82,7 @@ def room_for_new(run: Run) -> int:
     if run.topology.max_pending is None:
         return run.topology.batch_rows
     newest = newest_fold(run.store)
-    pending = newest.pending() if newest else 0
+    pending = fold_counts(run.store, newest).get("pending", 0) if newest else 0
     for spout in run.topology.spouts:
         seen = newest.logged.get(spout.name, 0) if newest else 0
         unseen = run.journal.rows(f"component = '{spout.name}' AND batch > {seen}")
@@ -138,6 +138,7 @@ def _next_due(run: Run) -> datetime | None:
     )
     due: datetime | None = row["due"]
     timeouts = run.topology.timeouts
-    if due is None and newest.pending() and timeouts.message_timeout is not None:
+    pending = fold_counts(run.store, newest).get("pending", 0)
+    if due is None and pending and timeouts.message_timeout is not None:
         return run.clock() + timeouts.message_timeout / timeouts.windows
     return due

@@ -55,9 +55,7 @@ def describe(step: Step) -> str:
     if step.name == "folding":
         return f"fold {step.number}: reading events"
     if step.name == "folded":
-        counts = ", ".join(
-            f"{n:,} {state}" for state, n in step.detail.items() if n and state != "replays_pending"
-        )
+        counts = ", ".join(f"{n:,} {state}" for state, n in step.detail.items() if n)
         return f"fold {step.number}: {counts or 'nothing new'}"
     if step.name == "published":
         return f"{step.component}: fold {step.number} published"

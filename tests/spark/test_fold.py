@@ -12,17 +12,18 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from acker.events import LIVE, Event, LedgerRow, State
-from acker.fold import Counts, FoldInput, count, ledger_rows, one_row_per_root, outcomes, retry_delays
+from acker.fold import FoldInput, ledger_rows
 from acker.ids import hash64
 from acker.job import FoldRequest, run_fold
-from acker.ledger import Fold, newest_fold
+from acker.ledger import Fold, fold_counts, newest_fold
 from acker.oracle import Ledger
-from acker.retry import ExponentialBackoff
+from acker.retry import ExponentialBackoff, delay_after
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.tables import Store
 from acker.timeouts import Timeouts, Turn
@@ -118,14 +119,12 @@ def agree(spark: SparkSession, histories: Iterable[Scenario], moment: Moment = M
         settings = next(iter(together.values()))
         live = tuple(row for row in moment.live if history_of(row) in together)
         reached = Moment(index, settings.timeouts.turn(moment.turn, now), live)
-        counts, rows = spark_fold(spark, reached, [h.steps[index] for h in together.values()], settings)
+        late, rows = spark_fold(spark, reached, [h.steps[index] for h in together.values()], settings)
 
         folds = [folded(history, index) for history in together.values()]
         expected = [row for before, after in folds for row in written(before, after)]
         assert Counter(rows) == Counter(expected)
-        assert counts.late == sum(after.late for _, after in folds)
-        assert counts.failed_attempts == {row.attempt for row in expected if is_to_be_followed(row)}
-        assert counts.replays_pending == len([row for row in expected if is_replay_in_flight(row)])
+        assert late == sum(after.late for _, after in folds)
 
         still_live = tuple(row for row in rows if row.state in LIVE)
         agree(spark, together.values(), Moment(index + 1, reached.turn, still_live))
@@ -133,53 +132,40 @@ def agree(spark: SparkSession, histories: Iterable[Scenario], moment: Moment = M
 
 def spark_fold(
     spark: SparkSession, moment: Moment, steps: Sequence[Step], settings: Scenario
-) -> tuple[Counts, list[LedgerRow]]:
-    """One fold of the steps of many histories, put together as `acker.job` does."""
+) -> tuple[int, list[LedgerRow]]:
+    """One fold of the steps of many histories, as `acker.job` runs it: the late events, and the rows."""
     assert moment.turn is not None
+    events = [event for step in steps for event in step.events]
+    attempts = [row.attempt for row in moment.live] + [event.attempt or 1 for event in events]
     waiting = [(root_id,) for step in steps for root_id in step.waiting]
     fold = FoldInput(
         live=frame(spark, moment.live, LEDGER),
-        events=frame(spark, [event for step in steps for event in step.events], EVENTS),
+        events=frame(spark, events, EVENTS),
         waiting=spark.createDataFrame(waiting, "_root_id bigint") if waiting else None,
         spouts=[spout for step in steps for spout in step.spouts],
-        replays=True,
+        retrying=any(row.state == State.RETRYING for row in moment.live),
+        delays=[delay_after(settings.retry, attempt) for attempt in range(1, max(attempts, default=1) + 1)],
         turn=moment.turn,
         timeouts=settings.timeouts,
         now=steps[0].now,
     )
-    decided = kept = outcomes(fold).persist()
-    counts = count(decided)
-    if counts.double_inits:
-        decided = one_row_per_root(decided)
-        counts = count(decided)
-    rows = ledger_rows(fold, decided, retry_delays(settings.retry, counts.failed_attempts))
-    found = records(rows)
-    kept.unpersist()
-    return counts, found
+    found = ledger_rows(fold).toArrow().to_pylist()
+    counted = sum(row["events"] for row in found)
+    return len(events) - counted, [record(row) for row in found]
 
 
 def frame(spark: SparkSession, records: Iterable[LedgerRow | Event], table: str) -> DataFrame:
     return spark.createDataFrame([asdict(record) for record in records], SCHEMAS[table].columns)
 
 
-def records(rows: DataFrame) -> list[LedgerRow]:
-    found = rows.select(*COLUMNS).toArrow().to_pylist()
-    return [LedgerRow(**{**row, "state": State(row["state"])}) for row in found]
+def record(row: Mapping[str, Any]) -> LedgerRow:
+    return LedgerRow(**{**{name: row[name] for name in COLUMNS}, "state": State(row["state"])})
 
 
 def folded(history: Scenario, index: int) -> tuple[Ledger, Ledger]:
     """The oracle's ledger before one of its folds and after it."""
     found = [Ledger(), *ledgers(replace(history, steps=history.steps[: index + 1]))]
     return found[-2], found[-1]
-
-
-def is_to_be_followed(row: LedgerRow) -> bool:
-    superseded = (row.reason or "").startswith("superseded by attempt ")
-    return row.state in (State.FAILED, State.TIMED_OUT) and not superseded
-
-
-def is_replay_in_flight(row: LedgerRow) -> bool:
-    return row.state == State.PENDING and row.attempt > 1
 
 
 # Of three messages one is acked, one fails and is emitted again, and one stays in flight.
@@ -206,7 +192,7 @@ def request(fold: int, previous: Fold | None = None, **fields: object) -> FoldRe
         logged={SOURCE: fold, "words": fold},
         waiting=None,
         spouts=[SOURCE],
-        replays=fold == 2,
+        highest_attempt=fold,
         timeouts=TIMEOUTS,
         retry=RETRY,
         now=HISTORY.steps[fold - 1].now,
@@ -214,17 +200,18 @@ def request(fold: int, previous: Fold | None = None, **fields: object) -> FoldRe
     return replace(asked, **fields)  # type: ignore[arg-type]
 
 
-def first_fold(counts: Mapping[str, int]) -> Fold:
+def first_fold() -> Fold:
     """The row of the first fold, in the ledger's second version."""
     turn = TIMEOUTS.turn(None, START)
-    return Fold(1, 1, turn, {SOURCE: 1, "words": 1}, dict(counts), START, ledger_version=1)
+    return Fold(1, 1, turn, {SOURCE: 1, "words": 1}, len(FIRST.events), START, ledger_version=1)
 
 
-COUNTS = {"acked": 1, "failed": 1, "pending": 1, "late": 0, "replays_pending": 0}
+COUNTS = {"acked": 1, "failed": 1, "late": 0, "pending": 1, "retrying": 1}
 
 
 def ledger_of(spark: SparkSession, store: Store) -> Counter[LedgerRow]:
-    return Counter(records(store.read(spark, LEDGER).where("root_id IS NOT NULL")))
+    rows = store.read(spark, LEDGER).where("root_id IS NOT NULL").toArrow().to_pylist()
+    return Counter(record(row) for row in rows)
 
 
 def test_two_folds_of_one_number_at_once_commit_once(
@@ -234,20 +221,21 @@ def test_two_folds_of_one_number_at_once_commit_once(
         found = list(
             pool.map(lambda session: run_fold(store, session, request(1)), [spark, connect(settings)])
         )
-    assert found == [first_fold(COUNTS)] * 2
+    assert found == [first_fold()] * 2
+    assert fold_counts(store, found[0]) == COUNTS
     assert ledger_of(spark, store) == Counter(written(*folded(HISTORY, 0)))
 
 
 def test_a_fold_that_is_repeated_after_its_commit_changes_nothing(spark: SparkSession, store: Store) -> None:
     run_fold(store, spark, request(1))
     later = request(1, events_version=2, logged={SOURCE: 2}, now=START + timedelta(hours=1))
-    assert run_fold(store, spark, later) == newest_fold(store) == first_fold(COUNTS)
+    assert run_fold(store, spark, later) == newest_fold(store) == first_fold()
     assert ledger_of(spark, store) == Counter(written(*folded(HISTORY, 0)))
 
 
 def test_a_fold_goes_on_from_the_one_before(spark: SparkSession, store: Store) -> None:
     first = run_fold(store, spark, request(1))
     second = run_fold(store, spark, request(2, first))
-    assert second.counts == {"acked": 1, "pending": 1, "late": 0, "replays_pending": 0}
-    settled = store.read(spark, LEDGER).where("fold = 2 AND root_id IS NOT NULL")
-    assert Counter(records(settled)) == Counter(written(*folded(HISTORY, 1)))
+    assert fold_counts(store, second) == {"acked": 1, "late": 0, "pending": 1}
+    settled = store.read(spark, LEDGER).where("fold = 2 AND root_id IS NOT NULL").toArrow().to_pylist()
+    assert Counter(record(row) for row in settled) == Counter(written(*folded(HISTORY, 1)))
