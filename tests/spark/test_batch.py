@@ -1,0 +1,57 @@
+"""One batch: events come from committed rows, in one commit, whatever the transformation does later."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from acker.tables import query
+from pipeline.cycle import run_cycle
+from pipeline.reports import audit_report
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_when_written(step):
+    if (step.component, step.name) == ("drawn", "written"):
+        raise Stopped
+
+
+@pytest.fixture(scope="module")
+def resumed(shared_place):
+    """A bolt that emits other rows at every call, and as many as it was called, stopped before its log."""
+    source = shared_place.add("numbers", id=[1, 2, 3])
+    topology = Topology("drawing")
+    numbers = topology.spout("numbers", DeltaSpout(source, key="id"))
+    calls = []
+
+    @topology.bolt(numbers)
+    def drawn(tuples):
+        calls.append(None)
+        return tuples.select(
+            "anchor", F.explode(F.sequence(F.lit(1), F.lit(len(calls)))).alias("call"), F.uuid().alias("draw")
+        )
+
+    topology.publish(drawn, to=shared_place.path("drawn"))
+    with pytest.raises(Stopped):
+        run_cycle(shared_place.run(topology, stop_when_written))
+    calls.append(None)
+    run = shared_place.run(topology)
+    run_cycle(run)
+    return topology, run
+
+
+def test_a_transformation_that_would_give_other_rows_the_second_time_does_no_harm(resumed, shared_place):
+    topology, run = resumed
+    stream = query("SELECT * FROM s", s=run.store.require("streams/drawn"))
+    assert len(stream) == 3
+    assert shared_place.rows("drawn") == sorted((row["call"], row["draw"]) for row in stream)
+    assert audit_report(topology, run.store).acked == 3
+
+
+def test_a_batch_logs_in_one_commit(resumed):
+    run = resumed[1]
+    commits = [commit["operation"] for commit in run.store.require("events").history()]
+    assert commits == ["WRITE", "WRITE", "CREATE TABLE"]
