@@ -140,8 +140,9 @@ def fold(context: Context) -> None:
 
     with context.running() as running:
         done = fold_once(running)
-    result = {"fold": done.number, **fold_counts(context.store, done)}
-    context.print(result, lambda: render.pairs(result))
+    counts = fold_counts(context.store, done)
+    result = {**asdict(done), "counts": counts}
+    context.print(result, lambda: render.pairs({"fold": done.number, **counts}))
 
 
 @command

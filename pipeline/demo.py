@@ -47,7 +47,8 @@ def main() -> None:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        click.echo("Interrupted. `make run` goes on from here.", err=True)
+        if len(sys.argv) == 1:  # a child process hears of it too, and leaves the telling to its parent
+            click.echo("Interrupted. `make run` goes on from here.", err=True)
         sys.exit(130)
 
 
@@ -83,7 +84,7 @@ def demonstrate(settings: Settings, lines: int) -> int:
                 click.echo("The lookup service is up again.")
             if owned:
                 server.start(settings, owned=True)
-            code = _child(killing, goal - lines_read(store))
+            code = _child(killing, max(0, goal - lines_read(store)))
             if code == -signal.SIGKILL:
                 click.secho(story, fg="yellow")
             elif code != 0:
