@@ -17,7 +17,7 @@ from acker.errors import BoltError, TopologyError
 from acker.events import Kind
 from acker.ids import root_id, tuple_ids
 from acker.schemas import EVENTS, STREAM_PROPERTIES
-from acker.tables import arrow_table
+from acker.tables import arrow_table, query
 from pipeline.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
 from pipeline.journal import Batch, BatchKind
 from pipeline.poison import Frames, error_of, find_poison, row_error
@@ -25,6 +25,7 @@ from pipeline.run import Run, in_batches, stream, user_columns
 from pipeline.spouts import History, Range
 from pipeline.targets import refusals
 from pipeline.topology import Component
+from pipeline.tuples import LONGEST_REASON
 
 _WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
 _UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
@@ -77,6 +78,29 @@ def finish(run: Run, component: Component, batch: Batch) -> None:
     run.tell("logged", component.name, batch.number)
 
 
+def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
+    """Fail all messages of the batch that a bolt has not finished, so that the bolt goes on after it.
+
+    What the bolt had written already stands, and then the batch is only logged.
+
+    Returns:
+        The batch; None if there is none to give up.
+    """
+    batch = unfinished(run, bolt.name)
+    if batch is None:
+        return None
+    if run.store.last_number(stream(bolt.name), bolt.name) < batch.number:
+        roots = [
+            run.tuples(upstream, numbers).select("_root_id")
+            for upstream, numbers in _inputs(run, bolt, batch).items()
+        ]
+        failed = reduce(DataFrame.union, roots).distinct()
+        kind, error = F.lit(Kind.FAIL.value), F.lit(reason[:LONGEST_REASON])
+        _append_rows(run, bolt, batch, failed.withColumns({"_kind": kind, "_error": error}))
+    finish(run, bolt, batch)
+    return batch
+
+
 def plan_bolt(run: Run, bolt: Component) -> Batch | None:
     """The bolt's next batch: the one that was left unfinished, or its inputs' new logged batches."""
     left = unfinished(run, bolt.name)
@@ -111,13 +135,17 @@ def _upto(run: Run, upstream: str, consumer: str, taken: int) -> int:
 
 
 def rows_by_batch(run: Run, component: str) -> dict[int, int]:
-    """Rows of each batch in a stream, from Delta's own statistics."""
-    actions = arrow_table(run.store.require(stream(component)).get_add_actions(flatten=True))
+    """Rows of each batch in a stream, from Delta's own statistics; files that were compacted are read."""
+    table = run.store.require(stream(component))
+    actions = arrow_table(table.get_add_actions(flatten=True))
+    names = ("min._batch", "max._batch", "num_records")
+    files = list(zip(*(actions[name].to_pylist() for name in names), strict=True))
+    if any(low != high for low, high, _ in files):
+        rows = query("SELECT _batch, count(*) AS n FROM stream GROUP BY _batch", stream=table)
+        return {row["_batch"]: row["n"] for row in rows}
     sizes: dict[int, int] = {}
-    for number, rows in zip(
-        actions["min._batch"].to_pylist(), actions["num_records"].to_pylist(), strict=True
-    ):
-        sizes[number] = sizes.get(number, 0) + rows
+    for number, _, count in files:
+        sizes[number] = sizes.get(number, 0) + count
     return sizes
 
 

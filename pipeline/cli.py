@@ -24,6 +24,7 @@ from pipeline import render
 from pipeline.registry import load_topology
 from pipeline.reports import audit_json, audit_report, parse_message, status_report, trace_report
 from pipeline.settings import Settings
+from pipeline.shape import shape_of
 from pipeline.topology import Topology
 
 FAILED = 1
@@ -222,8 +223,8 @@ def replay(
             )
             planned = []
             if dry_run:
-                matched = replays.select(running, selection)
-                replays.refuse_irreversible(running, matched)
+                matched = replays.select(context.topology, context.store, selection)
+                replays.refuse_irreversible(context.topology, matched)
             else:
                 who = requested_by or getpass.getuser()
                 matched, planned = replays.plan_by_hand(running, selection, why, who)
@@ -259,6 +260,20 @@ def trace(context: Context, message: str) -> None:
     """Tell one message's story; MESSAGE is SPOUT:PARTITION:OFFSET."""
     entries = trace_report(context.topology, context.store, message)
     context.print([asdict(entry) for entry in entries], lambda: render.trace(message, entries))
+
+
+@main.command()
+@click.argument("name", metavar="TOPOLOGY")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def describe(name: str, as_json: bool) -> None:
+    """Show the topology's components, what each reads and where it publishes."""
+    topology = load_topology(name, Settings.from_env())
+    module = sys.modules[name.partition(":")[0]] if ":" in name else None
+    shape = shape_of(topology, (module.__doc__ or "").strip() if module else "")
+    if as_json:
+        click.echo(json.dumps(asdict(shape)))
+    else:
+        render.shape(shape)
 
 
 @main.command()

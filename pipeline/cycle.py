@@ -45,14 +45,19 @@ def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
     return CycleResult(messages, batches, publish(run))
 
 
-def run_spout(run: Run, spout: Component, limit: int | None = None) -> tuple[int, int]:
-    """Finish what was left, replay what is due, and read on. Returns batches run and new messages planned."""
+def run_spout(run: Run, spout: Component, limit: int | None = None, replays: bool = True) -> tuple[int, int]:
+    """Finish what was left, replay what is due, and read on. Returns batches run and new messages planned.
+
+    Args:
+        limit: see `run_cycle`.
+        replays: whether to replay what is due; False where another task does.
+    """
     left = unfinished(run, spout.name)
     batches = []
     if left is not None:
         finish(run, spout, left)
         batches.append(left)
-    for plan_one in (plan_due, _plan_next(limit)):
+    for plan_one in (plan_due, _plan_next(limit)) if replays else (_plan_next(limit),):
         batch = plan_one(run, spout)
         if batch is not None:
             finish(run, spout, batch)

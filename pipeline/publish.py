@@ -47,17 +47,20 @@ def commit_note(store: Store, publication: Publication, fold: int) -> str:
 
 def publish(run: Run) -> int:
     """Bring every published table up to the newest fold. Returns how many commits that took."""
+    return sum(publish_table(run, publication) for publication in run.topology.publications.values())
+
+
+def publish_table(run: Run, publication: Publication) -> int:
+    """Bring one published table up to the newest fold. Returns how many commits that took."""
     newest = newest_fold(run.store)
-    commits = 0
     if newest is None:
-        return commits
-    for publication in run.topology.publications.values():
-        position = last_number(open_table(publication.to), app_id(run.store, publication))
-        for acked in acked_folds(run, position, newest.number):
-            _publish_fold(run, publication, acked)
-            run.tell("published", publication.component, acked.fold)
-            commits += 1
-    return commits
+        return 0
+    position = last_number(open_table(publication.to), app_id(run.store, publication))
+    folds = acked_folds(run, position, newest.number)
+    for acked in folds:
+        _publish_fold(run, publication, acked)
+        run.tell("published", publication.component, acked.fold)
+    return len(folds)
 
 
 def acked_folds(run: Run, after: int, upto: int) -> list[Acked]:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from acker.audit import Audit
 from pipeline.reports import Entry
+from pipeline.shape import Shape
 
 _LISTED = 10  # findings printed; --json has the rest
 _COLOURS = {
@@ -91,4 +92,13 @@ def trace(message: str, entries: list[Entry]) -> None:
         at = f"{entry.at:%Y-%m-%d %H:%M:%S}" if entry.at else "?"
         what = Text(entry.what, style=_COLOURS.get(entry.what, ""))
         table.add_row(at, str(entry.attempt), what, entry.component, str(entry.batch), Text(entry.detail))
+    _console().print(table)
+
+
+def shape(value: Shape) -> None:
+    """A topology's components: what each reads, where it publishes, what it says of itself."""
+    table = _table(f"topology {value.name}", "component", "reads", "publishes to", "")
+    for component in value.components:
+        reads = ", ".join(component.inputs) or "its source"
+        table.add_row(component.name, reads, value.tables.get(component.name, ""), component.doc)
     _console().print(table)

@@ -16,11 +16,11 @@ from acker.errors import SettingsError, TopologyError
 from acker.events import State
 from acker.ledger import NOW, Fold, newest_fold
 from acker.schemas import LEDGER, REPLAY_REQUESTS, SCHEMAS
-from acker.tables import query
+from acker.tables import Store, query
 from pipeline.batch import finish, messages_table, plan, unfinished
 from pipeline.journal import Batch
 from pipeline.run import Run
-from pipeline.topology import Component
+from pipeline.topology import Component, Topology
 
 SELECTABLE = (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)
 
@@ -137,13 +137,13 @@ def _emitted_since(run: Run, spout: str, fold: Fold) -> set[tuple[str, int]]:
     }
 
 
-def select(run: Run, selection: Selection) -> Matched:
+def select(topology: Topology, store: Store, selection: Selection) -> Matched:
     """Find what a selection matches, by each message's newest row in the ledger."""
-    fold = newest_fold(run.store)
+    fold = newest_fold(store)
     if fold is None:
         return Matched({}, 0)
-    if selection.spout is not None and selection.spout not in {s.name for s in run.topology.spouts}:
-        raise SettingsError(f"Topology {run.topology.name} has no spout called {selection.spout}.")
+    if selection.spout is not None and selection.spout not in {s.name for s in topology.spouts}:
+        raise SettingsError(f"Topology {topology.name} has no spout called {selection.spout}.")
     chosen = " OR ".join(f"state = '{state}'" for state in selection.states)
     rows = query(
         f"""
@@ -165,7 +165,7 @@ def select(run: Run, selection: Selection) -> Matched:
         WHERE n = 1 AND (state = 'pending' OR {chosen}) {_conditions(selection)}
         ORDER BY spout, source_partition, source_offset
         """,
-        ledger=run.store.require(LEDGER),
+        ledger=store.require(LEDGER),
     )
     messages: dict[str, list[Emission]] = {}
     found = [row for row in rows if row["state"] != State.PENDING]
@@ -200,17 +200,24 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def plan_by_hand(run: Run, selection: Selection, why: str, requested_by: str) -> tuple[Matched, list[Batch]]:
+def plan_by_hand(
+    run: Run, selection: Selection, why: str, requested_by: str, request_id: str | None = None
+) -> tuple[Matched, list[Batch]]:
     """Record a request and plan its batches.
+
+    Args:
+        why: the reason, for the record.
+        requested_by: who asks, for the record.
+        request_id: names the request, which is recorded once however often it is made; a new one if None.
 
     Raises:
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
     """
     numbers = {spout.name: run.journal.newest_number(spout.name) + 1 for spout in run.topology.spouts}
     fold = newest_fold(run.store)
-    matched = select(run, selection)
-    refuse_irreversible(run, matched)
-    _record(run, selection, matched, why, requested_by)
+    matched = select(run.topology, run.store, selection)
+    refuse_irreversible(run.topology, matched)
+    _record(run, selection, matched, why, requested_by, request_id or uuid.uuid4().hex)
     batches = []
     for spout in run.topology.spouts:
         messages = matched.messages.get(spout.name, [])
@@ -221,7 +228,7 @@ def plan_by_hand(run: Run, selection: Selection, why: str, requested_by: str) ->
     return matched, batches
 
 
-def refuse_irreversible(run: Run, matched: Matched) -> None:
+def refuse_irreversible(topology: Topology, matched: Matched) -> None:
     """Refuse to replay acked messages where a published aggregate could not take them back.
 
     Raises:
@@ -229,7 +236,7 @@ def refuse_irreversible(run: Run, matched: Matched) -> None:
     """
     if all(m.replaces is None for messages in matched.messages.values() for m in messages):
         return
-    for publication in run.topology.publications.values():
+    for publication in topology.publications.values():
         for column, aggregate in publication.aggregates.items():
             if not aggregate.reversible:
                 raise TopologyError(
@@ -239,8 +246,9 @@ def refuse_irreversible(run: Run, matched: Matched) -> None:
                 )
 
 
-def _record(run: Run, selection: Selection, matched: Matched, why: str, requested_by: str) -> None:
-    request_id = uuid.uuid4().hex
+def _record(
+    run: Run, selection: Selection, matched: Matched, why: str, requested_by: str, request_id: str
+) -> None:
     described: dict[str, Any] = asdict(selection)
     row = {
         "request_id": request_id,

@@ -101,7 +101,7 @@ def find(settings: Settings) -> Server | None:
     return server if server and _is_alive(server) and is_listening("127.0.0.1", server.port) else None
 
 
-def start(settings: Settings, owned: bool = False) -> Server:
+def start(settings: Settings, owned: bool = False, port: int | None = None) -> Server:
     """Start the server of this home, or find the one that runs. Returns once it accepts connections.
 
     Args:
@@ -109,6 +109,7 @@ def start(settings: Settings, owned: bool = False) -> Server:
         owned: The server must not outlive this process. On Linux it then ends even where this process is
             killed; elsewhere the caller has to stop it. Linux watches the thread that started it, so an
             owned server is started from the main thread alone.
+        port: Where a new server listens; a free port by default.
 
     Raises:
         ServerError: It does not come up. The message says why and names its log.
@@ -123,7 +124,7 @@ def start(settings: Settings, owned: bool = False) -> Server:
             return server
         _end(settings)  # a server whose start was cut short, or that no longer answers
         _check_java()
-        return _launch(settings, _free_port(), owned)
+        return _launch(settings, port or free_port(), owned)
 
 
 def stop(settings: Settings) -> bool:
@@ -339,7 +340,12 @@ def _check_java() -> None:
         raise ServerError("Install Java 17 or 21 and put it on the PATH or name its folder in JAVA_HOME.")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on which nothing listens now, from below the range that outgoing connections take.
+
+    Raises:
+        ServerError: none is free.
+    """
     for port in random.sample(_PORTS, 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))

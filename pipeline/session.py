@@ -47,7 +47,7 @@ def owned_session(settings: Settings) -> Iterator[SparkSession]:
     Raises:
         ServerError: The server does not answer or does not start.
     """
-    with _exit_on_sigterm(), contextlib.ExitStack() as stack:
+    with exit_on_sigterm(), contextlib.ExitStack() as stack:
         if settings.remote is None and server.find(settings) is None:
             stack.enter_context(_owned_server(settings))
         url = _url(settings)
@@ -72,7 +72,7 @@ def _owned_server(settings: Settings) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _exit_on_sigterm() -> Iterator[None]:
+def exit_on_sigterm() -> Iterator[None]:
     """Turn SIGTERM into SystemExit, since its default ends the process without any `finally`."""
 
     def leave(number: int, frame: FrameType | None) -> None:

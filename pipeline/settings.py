@@ -31,6 +31,20 @@ class Settings:
         remote: `SPARK_REMOTE`, the `sc://host:port` of a Spark Connect server that somebody else runs.
             Default: none, and the project starts a server of its own.
         driver_memory: `PIPELINE_DRIVER_MEMORY`, the heap of the project's own server. Default: `4g`.
+        run_schedule: `PIPELINE_RUN_SCHEDULE`, when Airflow runs the topologies, as a cron expression in UTC.
+            Default: every minute.
+        acker_schedule: `PIPELINE_ACKER_SCHEDULE`, when it folds at the latest. Default: every minute.
+        maintain_schedule: `PIPELINE_MAINTAIN_SCHEDULE`. Default: at 03:00.
+        retention_hours: `PIPELINE_RETENTION_HOURS`, how long Delta keeps files that the newest version of a
+            table no longer has. Default: 168, a week.
+        approval_limit: `PIPELINE_APPROVAL_LIMIT`; a manual replay of more messages waits for a person.
+            Default: 1000.
+        dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, in one fold, before the check after it fails.
+            Default: 0.
+        backlog_allowed: `PIPELINE_BACKLOG_ALLOWED`, messages in flight or waiting for their next attempt
+            before a run's check fails. Default: 1000000.
+        acker_late_minutes: `PIPELINE_ACKER_LATE_MINUTES`, how old the newest fold may be before a run's
+            check fails. Default: 15.
         jars: `PIPELINE_JARS`, the folder of the jars that its own server loads. Default: `jars` in the
             project's folder, where `make setup` puts them.
     """
@@ -40,6 +54,14 @@ class Settings:
     topologies: tuple[str, ...]
     remote: str | None
     driver_memory: str
+    run_schedule: str
+    acker_schedule: str
+    maintain_schedule: str
+    retention_hours: int
+    approval_limit: int
+    dead_letters_allowed: int
+    backlog_allowed: int
+    acker_late_minutes: int
     jars: Path
 
     @classmethod
@@ -53,6 +75,9 @@ class Settings:
         def value(name: str, default: str) -> str:
             return environ.get(name, "").strip() or default
 
+        def number(name: str, default: int) -> int:
+            return _number(name, value(name, str(default)))
+
         home = _folder("PIPELINE_HOME", value("PIPELINE_HOME", "data"))
         return cls(
             home=home,
@@ -60,6 +85,14 @@ class Settings:
             topologies=_topologies(value("PIPELINE_TOPOLOGIES", "pipeline.examples.wordcount:topology")),
             remote=_remote(value("SPARK_REMOTE", "")),
             driver_memory=_memory(value("PIPELINE_DRIVER_MEMORY", "4g")),
+            run_schedule=value("PIPELINE_RUN_SCHEDULE", "* * * * *"),
+            acker_schedule=value("PIPELINE_ACKER_SCHEDULE", "* * * * *"),
+            maintain_schedule=value("PIPELINE_MAINTAIN_SCHEDULE", "0 3 * * *"),
+            retention_hours=number("PIPELINE_RETENTION_HOURS", 168),
+            approval_limit=number("PIPELINE_APPROVAL_LIMIT", 1000),
+            dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
+            backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
+            acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
             jars=_folder("PIPELINE_JARS", value("PIPELINE_JARS", str(PROJECT_ROOT / "jars"))),
         )
 
@@ -120,3 +153,9 @@ def _memory(text: str) -> str:
             f"PIPELINE_DRIVER_MEMORY is {text!r}, which is no amount of memory. Set it to one such as 4g."
         )
     return text.lower()
+
+
+def _number(name: str, text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise SettingsError(f"{name} is {text!r}; set it to a whole number, 0 or more.")
+    return int(text)

@@ -39,7 +39,7 @@ def unreliable(place):
 
 def chosen(run, **conditions):
     """(source_offset, attempt) of what a selection matches, and how many are in flight."""
-    matched = select(run, Selection(**conditions))
+    matched = select(run.topology, run.store, Selection(**conditions))
     found = [(m.source_offset, m.attempt) for messages in matched.messages.values() for m in messages]
     return found, matched.in_flight
 
@@ -165,7 +165,7 @@ def test_a_selection_by_time_includes_both_ends(settled):
 
 def test_a_selection_alone_plans_and_records_nothing(settled):
     before = settled.journal.newest_number("numbers")
-    select(settled, Selection())
+    select(settled.topology, settled.store, Selection())
     assert settled.journal.newest_number("numbers") == before
     assert query("SELECT * FROM r", r=settled.store.require("replay_requests")) == []
 
@@ -178,7 +178,7 @@ def test_a_selection_that_makes_no_sense_is_refused(wrong):
 
 def test_an_unknown_spout_is_named(settled):
     with pytest.raises(SettingsError, match="Topology unreliable has no spout called letters"):
-        select(settled, Selection(spout="letters"))
+        select(settled.topology, settled.store, Selection(spout="letters"))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Airflow's DAGs: wiring only. Everything that they run is in `pipeline`."""

@@ -1,0 +1,102 @@
+"""What the DAGs share: the registered topologies, the assets, and how a task runs a step.
+
+Nothing here imports Spark or a topology. The tasks do, when they run.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Asset, get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from pipeline.settings import Settings
+from pipeline.shape import Shape, registered_shapes
+
+SETTINGS = Settings.from_env()
+SHAPES = registered_shapes(SETTINGS)
+
+SPARK = "spark_connect"  # the Airflow connection to the Spark Connect server
+START = datetime(2026, 1, 1, tzinfo=UTC)
+RETRIES = 2
+RETRY_DELAY = timedelta(seconds=10)
+
+
+def events(shape: Shape) -> Asset:
+    """The topology's events: updated when a batch was logged."""
+    return _asset(shape, "events")
+
+
+def ledger(shape: Shape) -> Asset:
+    """Its ledger: updated by every fold, with what became of the messages."""
+    return _asset(shape, "ledger")
+
+
+def due(shape: Shape) -> Asset:
+    """The messages whose next attempt is due: updated when there are any."""
+    return Asset(f"{shape.name}.due", uri=f"acker://{shape.name}/due", group="acker")
+
+
+def replayed(shape: Shape) -> Asset:
+    """The messages that a replay has emitted: updated so that the bolts take them on at once."""
+    return Asset(f"{shape.name}.replayed", uri=f"acker://{shape.name}/replayed", group="acker")
+
+
+def published(shape: Shape, component: str) -> Asset:
+    """A published table, under its own path or URI, on which other DAGs can be scheduled."""
+    return Asset(f"{shape.name}.{component}", uri=_uri(shape.tables[component]), group="published")
+
+
+def _asset(shape: Shape, table: str) -> Asset:
+    return Asset(f"{shape.name}.{table}", uri=_uri(f"{SETTINGS.store}/{shape.name}/{table}"), group="acker")
+
+
+def _uri(path: str) -> str:
+    return path if "://" in path else f"file://{path}"
+
+
+def dag_of(shape: Shape, kind: str, schedule: Any, doc: str, **options: Any) -> DAG:
+    """An empty DAG `<topology>.<kind>` with what all of them have in common."""
+    return DAG(
+        f"{shape.name}.{kind}",
+        schedule=schedule,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        doc_md=doc,
+        tags=["acker", shape.name],
+        default_args={"retries": RETRIES, "retry_delay": RETRY_DELAY, "owner": shape.name},
+        **options,
+    )
+
+
+def spark_task(task_id: str, step: Callable[..., dict[str, int]], **options: Any) -> Any:
+    """A task with a Spark session of its own; it is skipped where `step` finds nothing to do.
+
+    Args:
+        task_id: the task's name.
+        step: called with the session; returns counts, which go to the outlets as metadata.
+        options: of the operator.
+    """
+
+    @task.pyspark(task_id=task_id, conn_id=SPARK, **options)
+    def run_step(spark: Any) -> dict[str, int]:
+        return report(step(spark))
+
+    return run_step()
+
+
+def report(counts: dict[str, int]) -> dict[str, int]:
+    """Attach counts to the task's outlets, or skip the task where there are none."""
+    if not counts:
+        raise AirflowSkipException("There was nothing to do.")
+    context = get_current_context()
+    for asset in context["task"].outlets:
+        context["outlet_events"][asset].extra = counts
+    return counts
+
+
+def is_last_try() -> bool:
+    """Whether Airflow gives the task up when this try fails."""
+    instance = get_current_context()["ti"]
+    return bool(instance.try_number > instance.max_tries)

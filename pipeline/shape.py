@@ -1,0 +1,129 @@
+"""The shape of a registered topology: what a scheduler draws its task graph from, without importing it.
+
+A topology imports Spark and whatever its bolts need, too much for a process that reads DAG files every
+few seconds. So its shape is described by a process of its own, and kept below `PIPELINE_HOME` until the
+topology's module changes.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acker.errors import TopologyError
+from pipeline.settings import PROJECT_ROOT, Settings
+
+if TYPE_CHECKING:
+    from pipeline.topology import Topology
+
+
+@dataclass(frozen=True)
+class ComponentShape:
+    """A spout or a bolt: its place in the graph and what it says of itself."""
+
+    name: str
+    inputs: tuple[str, ...]  # none on a spout
+    doc: str
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A topology without its functions."""
+
+    name: str
+    doc: str
+    max_pending: int | None
+    components: tuple[ComponentShape, ...]  # each after those that it reads
+    tables: dict[str, str]  # component -> path or URI of the table that it publishes to
+
+    @property
+    def spouts(self) -> list[ComponentShape]:
+        """The components that read a source."""
+        return [component for component in self.components if not component.inputs]
+
+    @property
+    def bolts(self) -> list[ComponentShape]:
+        """The components that read streams."""
+        return [component for component in self.components if component.inputs]
+
+
+def shape_of(topology: "Topology", doc: str = "") -> Shape:
+    """The shape of a topology; `doc` describes it to people."""
+    components = tuple(
+        ComponentShape(c.name, c.inputs, (c.function.__doc__ or "") if c.function else repr(c.source))
+        for c in topology.order()
+    )
+    tables = {publication.component: publication.to for publication in topology.publications.values()}
+    return Shape(topology.name, doc, topology.max_pending, components, tables)
+
+
+def registered_shapes(settings: Settings) -> list[Shape]:
+    """The shapes of all registered topologies, in the order of the setting.
+
+    Raises:
+        TopologyError: one does not import, or two have the same name.
+    """
+    shapes = [_kept_shape(text, settings) for text in settings.topologies]
+    names = [shape.name for shape in shapes]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise TopologyError(
+            f"PIPELINE_TOPOLOGIES registers more than one topology called {', '.join(sorted(twice))}; "
+            "rename one."
+        )
+    return shapes
+
+
+def _kept_shape(import_string: str, settings: Settings) -> Shape:
+    kept = settings.home / "shapes" / f"{_fingerprint(import_string)}.json"
+    try:
+        return _from_json(json.loads(kept.read_text()))
+    except FileNotFoundError:
+        described = _describe(import_string)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    draft = kept.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(described))
+    draft.replace(kept)
+    return _from_json(described)
+
+
+def _fingerprint(import_string: str) -> str:
+    """Changes with the file that defines the topology, and with the environment that it may read."""
+    module = import_string.partition(":")[0]
+    try:
+        spec = importlib.util.find_spec(module)
+    except ImportError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise TopologyError(
+            f"{import_string} does not import: there is no module {module}. "
+            "Mend PIPELINE_TOPOLOGIES, or put the module's folder on PYTHONPATH."
+        )
+    environment = sorted((k, v) for k, v in os.environ.items() if k.startswith("PIPELINE_"))
+    parts = [import_string, spec.origin, Path(spec.origin).stat().st_mtime_ns, environment]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _describe(import_string: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "pipeline", "describe", import_string, "--json"]
+    path = os.pathsep.join([str(PROJECT_ROOT), *(each for each in sys.path if each)])
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
+    try:
+        described: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        raise TopologyError(f"{import_string} cannot be described: {done.stderr.strip()}") from None
+    if "error" in described:
+        raise TopologyError(described["error"])
+    return described
+
+
+def _from_json(described: dict[str, Any]) -> Shape:
+    components = tuple(
+        ComponentShape(c["name"], tuple(c["inputs"]), c["doc"]) for c in described["components"]
+    )
+    return Shape(**{**described, "components": components})

@@ -1,0 +1,198 @@
+"""What a scheduler's tasks do: one step of a topology each, on a Spark session that they are given.
+
+Each step resumes what an earlier call left, so a task may be retried, cleared, killed or run twice. A
+step returns counts, which are empty where there was nothing to do.
+"""
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from acker.errors import SettingsError
+from acker.events import State
+from acker.ledger import fold_counts
+from acker.tables import Store
+from pipeline import acking, maintain, replay
+from pipeline.batch import finish, give_up
+from pipeline.cycle import room_for_new, run_bolt, run_spout
+from pipeline.progress import describe
+from pipeline.publish import publish_table
+from pipeline.registry import load_topology
+from pipeline.reports import status_report
+from pipeline.run import Run, Step, utc_now
+from pipeline.settings import Settings
+
+Counts = dict[str, int]
+Form = Mapping[str, Any]  # what a person filled into the replay's form
+
+log = logging.getLogger(__name__)
+
+
+def open_run(topology: str, spark: SparkSession) -> Run:
+    """A run of a registered topology against the deployment's store, with its steps in the task's log."""
+    settings = Settings.from_env()
+    found = load_topology(topology, settings)
+    store = Store(settings.store, found.name)
+    store.create(spark)
+    return Run(found, store, spark, on_step=_log_step)
+
+
+def _log_step(step: Step) -> None:
+    log.info(describe(step))
+
+
+def read_source(run: Run, spout: str) -> Counts:
+    """Emit the spout's next messages."""
+    component = run.topology.components[spout]
+    batches, messages = run_spout(run, component, replays=False)
+    room = room_for_new(run)
+    if room <= 0:
+        log.warning(
+            "%s is held back: max_pending of %s, %s, is used up; the fold makes room as messages settle.",
+            spout,
+            run.topology.name,
+            run.topology.max_pending,
+        )
+    return {"batches": batches, "messages": messages, "held_back": int(room <= 0)} if batches else {}
+
+
+def take_inputs(run: Run, bolt: str, is_last_try: bool) -> Counts:
+    """Run a bolt over what its inputs have logged.
+
+    Args:
+        bolt: its name.
+        is_last_try: fail the messages of a batch that raises, so that the batches after it get their turn.
+            The error is raised all the same.
+    """
+    component = run.topology.components[bolt]
+    try:
+        batches = run_bolt(run, component)
+    except Exception as error:
+        if is_last_try:
+            batch = give_up(run, component, f"given up: {_first_line(error)}")
+            if batch is not None:
+                log.error("Batch %s of %s is given up; its messages are failed.", batch.number, bolt)
+        raise
+    return {"batches": batches} if batches else {}
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def fold(run: Run) -> Counts:
+    """Run the acker. The counts are the fold's rows by state, and `due`, the messages to replay now."""
+    done = acking.fold(run)
+    due = status_report(run.topology, run.store, run.clock())["due"]
+    return {"fold": done.number, **fold_counts(run.store, done), "due": due}
+
+
+def publish(run: Run, component: str) -> Counts:
+    """Bring the table that a component publishes up to the newest fold."""
+    commits = publish_table(run, run.topology.publications[component])
+    return {"commits": commits} if commits else {}
+
+
+def replay_due(run: Run) -> Counts:
+    """Emit the messages again whose time has come."""
+    messages = 0
+    for spout in run.topology.spouts:
+        replay.finish_unfinished(run, spout)
+        batch = replay.plan_due(run, spout)
+        if batch is not None:
+            finish(run, spout, batch)
+            messages += replay.size(batch)
+    return {"messages": messages} if messages else {}
+
+
+def match(topology: str, form: Form) -> Counts:
+    """What a manual replay would emit. Without Spark.
+
+    Raises:
+        SettingsError: the form asks for what cannot be.
+        TopologyError: acked messages are chosen and a published aggregate cannot take them back.
+    """
+    settings = Settings.from_env()
+    found = load_topology(topology, settings)
+    matched = replay.select(found, Store(settings.store, found.name), selection_of(form))
+    replay.refuse_irreversible(found, matched)
+    return {"matched": matched.count, "in_flight": matched.in_flight}
+
+
+def replay_by_hand(run: Run, form: Form, requested_by: str, request_id: str) -> Counts:
+    """Emit the messages that a form selects; the same request again emits nothing more."""
+    for spout in run.topology.spouts:
+        replay.finish_unfinished(run, spout)
+    selection = selection_of(form)
+    _, batches = replay.plan_by_hand(run, selection, form["why"], requested_by, request_id)
+    for batch in batches:
+        finish(run, run.topology.components[batch.component], batch)
+    messages = sum(replay.size(batch) for batch in batches)
+    return {"messages": messages} if messages else {}
+
+
+def selection_of(form: Form) -> replay.Selection:
+    """The selection that a form describes.
+
+    Raises:
+        SettingsError: a position is not PARTITION:OFFSET, or positions come without a spout.
+    """
+    positions = []
+    for text in form["positions"] or ():
+        partition, _, offset = text.rpartition(":")
+        if not partition or not offset.lstrip("-").isdigit():
+            raise SettingsError(f"{text!r} is not a position; write PARTITION:OFFSET.")
+        positions.append((partition, int(offset)))
+    if positions and not form["spout"]:
+        raise SettingsError("Positions belong to a spout: choose it as well.")
+    return replay.Selection(
+        states=tuple(State(state) for state in form["states"]),
+        spout=form["spout"],
+        positions=tuple(positions),
+        since=_time(form["since"]),
+        until=_time(form["until"]),
+        reason=form["reason"],
+        limit=form["limit"],
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def complaints(topology: str) -> list[str]:
+    """What an operator should look at: an acker that is late, a backlog that is too long. Without Spark."""
+    settings = Settings.from_env()
+    found = load_topology(topology, settings)
+    status = status_report(found, Store(settings.store, found.name), utc_now())
+    said = []
+    live = sum(status["states"].get(state, 0) for state in ("pending", "retrying"))
+    if live > settings.backlog_allowed:
+        said.append(
+            f"{live:,} messages are in flight or waiting for a retry, more than the "
+            f"{settings.backlog_allowed:,} of PIPELINE_BACKLOG_ALLOWED."
+        )
+    late = timedelta(minutes=settings.acker_late_minutes)
+    if status["folded_at"] is not None and utc_now() - status["folded_at"] > late:
+        said.append(
+            f"The acker has not run since {status['folded_at']:%Y-%m-%d %H:%M} UTC: "
+            f"look at the DAG {topology}.acker."
+        )
+    return said
+
+
+def compact(run: Run) -> Counts:
+    """Rewrite small files; counts per table how many fewer there are."""
+    return maintain.compact(run)
+
+
+def vacuum(run: Run) -> Counts:
+    """Delete files past the retention."""
+    return {"tables": len(maintain.vacuum(run, Settings.from_env().retention_hours))}
