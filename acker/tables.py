@@ -129,10 +129,14 @@ class Store:
                 continue
             properties = ", ".join(f"'{k}' = '{v}'" for k, v in schema.table_properties().items())
             partition = f"PARTITIONED BY ({', '.join(schema.partition_by)})" if schema.partition_by else ""
-            spark.sql(
-                f"CREATE TABLE IF NOT EXISTS delta.`{self.path(name)}` ({schema.columns}) USING delta "
-                f"{partition} TBLPROPERTIES ({properties})"
-            )
+            try:
+                spark.sql(
+                    f"CREATE TABLE IF NOT EXISTS delta.`{self.path(name)}` ({schema.columns}) USING delta "
+                    f"{partition} TBLPROPERTIES ({properties})"
+                )
+            except PySparkException:
+                if self.open(name) is None:  # else another client has made it at the same time
+                    raise
 
     def read(self, spark: SparkSession, table: str, version: int | None = None) -> DataFrame:
         """The table in Spark, as of a version or as it stands."""

@@ -34,7 +34,7 @@ def connect(settings: Settings) -> SparkSession:
     Raises:
         ServerError: The server does not answer or does not start.
     """
-    return _session(_url(settings))
+    return tell_soon(SparkSession.builder.remote(_url(settings)).create())
 
 
 @contextlib.contextmanager
@@ -51,7 +51,7 @@ def owned_session(settings: Settings) -> Iterator[SparkSession]:
         if settings.remote is None and server.find(settings) is None:
             stack.enter_context(_owned_server(settings))
         url = _url(settings)
-        session = _session(url)
+        session = tell_soon(SparkSession.builder.remote(url).create())
         try:
             yield session
         finally:
@@ -92,13 +92,13 @@ def exit_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _session(url: str) -> SparkSession:
+def tell_soon(session: SparkSession) -> SparkSession:
+    """Make a session report a dead server within seconds, and each error once. Returns the session."""
     for name in _NOISY_LOGGERS:
         # By way of pyspark's class: a plain logger of this name would not take the arguments it is given.
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
     # The error that follows says the same.
     warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
-    session: SparkSession = SparkSession.builder.remote(url).create()
     session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
     return session
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from acker.errors import SettingsError
 from acker.events import State
 from acker.ledger import fold_counts
+from acker.schemas import LEDGER
 from acker.tables import Store
 from pipeline import acking, maintain, replay
 from pipeline.batch import finish, give_up
@@ -23,6 +24,7 @@ from pipeline.publish import publish_table
 from pipeline.registry import load_topology
 from pipeline.reports import status_report
 from pipeline.run import Run, Step, utc_now
+from pipeline.session import tell_soon
 from pipeline.settings import Settings
 
 Counts = dict[str, int]
@@ -36,7 +38,7 @@ def open_run(topology: str, spark: SparkSession) -> Run:
     settings = Settings.from_env()
     found = load_topology(topology, settings)
     store = Store(settings.store, found.name)
-    store.create(spark)
+    store.create(tell_soon(spark))
     return Run(found, store, spark, on_step=_log_step)
 
 
@@ -171,8 +173,11 @@ def complaints(topology: str) -> list[str]:
     """What an operator should look at: an acker that is late, a backlog that is too long. Without Spark."""
     settings = Settings.from_env()
     found = load_topology(topology, settings)
-    status = status_report(found, Store(settings.store, found.name), utc_now())
-    said = []
+    store = Store(settings.store, found.name)
+    said: list[str] = []
+    if store.open(LEDGER) is None:
+        return said  # the very first run makes it meanwhile
+    status = status_report(found, store, utc_now())
     live = sum(status["states"].get(state, 0) for state in ("pending", "retrying"))
     if live > settings.backlog_allowed:
         said.append(

@@ -1,0 +1,217 @@
+"""The whole loop under a real scheduler and API server: killed, cleared, replayed through the REST API."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from acker.tables import Store, open_table, query
+from pipeline.registry import load_topology
+from pipeline.reports import audit_report
+from pipeline.settings import Settings
+from pipeline.stack import ApiError, Stack, running_stack
+
+TOPOLOGY = '''
+"""Square numbers; those below 0 fail until the file `mended` is there."""
+import os, time
+from pathlib import Path
+from pyspark.sql import functions as F
+from acker.retry import ExponentialBackoff
+from pipeline.bolts import fail_when
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+HERE = Path(__file__).parent
+topology = Topology("squares", retry=ExponentialBackoff(initial_seconds=0, limit=0))
+numbers = topology.spout("numbers", DeltaSpout(str(HERE / "numbers"), key="id"))
+
+@topology.bolt(numbers)
+def squared(tuples):
+    (HERE / "pid").write_text(str(os.getpid()))
+    while (HERE / "hold").exists():
+        time.sleep(0.1)
+    bad = F.lit(not (HERE / "mended").exists()) & (F.col("id") < 0)
+    return tuples.select(
+        "anchor", "id", (F.col("id") * F.col("id")).alias("square"), fail_when(bad, "below 0")
+    )
+
+topology.publish(squared, to=str(HERE / "squares"))
+'''
+NEVER = "0 0 1 1 *"  # the tests start what they want to see
+DONE = ("success", "failed")
+PATIENCE_SECONDS = 300
+
+
+class Airflow:
+    """The running stack with short ways to ask for things and wait for them."""
+
+    def __init__(self, stack: Stack, folder: Path) -> None:
+        self.stack = stack
+        self.folder = folder
+
+    def trigger(self, kind: str, **conf: Any) -> str:
+        body = {"logical_date": None, "conf": conf}
+        found = self.stack.api("POST", f"dags/squares.{kind}/dagRuns", body)
+        return str(found["dag_run_id"])
+
+    def state(self, kind: str, run: str) -> str:
+        return str(self.stack.api("GET", f"dags/squares.{kind}/dagRuns/{run}")["state"])
+
+    def finish(self, kind: str, run: str) -> str:
+        wait_for(lambda: self.state(kind, run) in DONE)
+        return self.state(kind, run)
+
+    def run(self, kind: str, **conf: Any) -> str:
+        return self.finish(kind, self.trigger(kind, **conf))
+
+    def tasks(self, kind: str, run: str) -> dict[str, tuple[str, int]]:
+        found = self.stack.api("GET", f"dags/squares.{kind}/dagRuns/{run}/taskInstances")
+        return {each["task_id"]: (each["state"], each["try_number"]) for each in found["task_instances"]}
+
+    def squares(self) -> list[int]:
+        table = open_table(str(self.folder / "squares"))
+        rows = query("SELECT square FROM t ORDER BY square", t=table) if table else []
+        return [row["square"] for row in rows]
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    folder = tmp_path_factory.mktemp("airflow")
+    (folder / "squares.py").write_text(TOPOLOGY)
+    write_deltalake(str(folder / "numbers"), pa.table({"id": [1, 2, 3, -4]}))
+    ours = {
+        "PIPELINE_HOME": str(folder / "home"),
+        "PIPELINE_DRIVER_MEMORY": "2g",
+        "PIPELINE_TOPOLOGIES": "squares:topology",
+        "PIPELINE_RUN_SCHEDULE": NEVER,
+        "PIPELINE_ACKER_SCHEDULE": NEVER,
+        "PIPELINE_MAINTAIN_SCHEDULE": NEVER,
+        "PYTHONPATH": str(folder),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ours.items():
+            patch.setenv(name, value)
+        patch.syspath_prepend(str(folder))
+        with running_stack(Settings.from_env()) as stack:
+            found = Airflow(stack, folder)
+            for kind in ("run", "acker", "replay", "maintain"):
+                wait_for(lambda kind=kind: known(stack, kind))
+            yield found
+
+
+def known(stack: Stack, kind: str) -> bool:
+    try:
+        return bool(stack.api("GET", f"dags/squares.{kind}"))
+    except ApiError as error:
+        assert error.status == 404
+        return False
+
+
+def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airflow):
+    # A bolt's task is killed in the middle of its batch; Airflow tries again, and the batch is resumed.
+    hold, pid = airflow.folder / "hold", airflow.folder / "pid"
+    hold.touch()
+    run = airflow.trigger("run")
+    wait_for(pid.exists)
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+    hold.unlink()
+    assert airflow.finish("run", run) == "success"
+    assert airflow.tasks("run", run)["squared"] == ("success", 2)
+
+    # The acker runs by itself, since events were logged. Its check tells of the dead letter.
+    wait_for(lambda: states(airflow) == {"acked": 3, "dead_letter": 1})
+    wait_for(lambda: "failed" in last_tasks(airflow, "acker").get("check", ()))
+
+    # A task that is cleared finds its work done.
+    body = {"dry_run": False, "dag_run_id": run, "task_ids": ["squared"], "only_failed": False}
+    airflow.stack.api("POST", "dags/squares.run/clearTaskInstances", body)
+    assert airflow.finish("run", run) == "success"
+    assert airflow.tasks("run", run)["squared"] == ("skipped", 3)
+
+    # The form refuses what it does not know.
+    with pytest.raises(ApiError) as refused:
+        airflow.trigger("replay", states=["dead_leter"])
+    assert refused.value.status in (400, 422)
+
+    # The bolt is mended, and the dead letter replayed by hand; that starts the run, and the run the acker.
+    (airflow.folder / "mended").touch()
+    assert airflow.run("replay", states=["dead_letter"], why="mended", limit=5) == "success"
+    wait_for(lambda: states(airflow) == {"acked": 4})
+    assert airflow.run("run") == "success"
+    assert airflow.squares() == [1, 4, 9, 16]
+    assert requests(airflow) == [("admin", "mended", 1)]
+
+    # Maintenance leaves everything as it is.
+    assert airflow.run("maintain") == "success"
+    result = audit_report(topology(), store(airflow))
+    assert (result.verdict, result.acked, result.recovered) == ("pass", 4, 0)
+
+
+def topology():
+    return load_topology("squares:topology", Settings.from_env())
+
+
+def store(airflow: Airflow) -> Store:
+    return Store(airflow.stack.settings.store, "squares")
+
+
+def states(airflow: Airflow) -> dict[str, int]:
+    """Messages by what became of them, once the ledger is there."""
+    if store(airflow).open("ledger") is None:
+        return {}
+    result = audit_report(topology(), store(airflow))
+    counts = {name: getattr(result, name) for name in ("acked", "pending", "retrying", "dead_letter")}
+    return {name: count for name, count in counts.items() if count}
+
+
+def last_tasks(airflow: Airflow, kind: str) -> dict[str, tuple[str, int]]:
+    found = airflow.stack.api("GET", f"dags/squares.{kind}/dagRuns?order_by=-run_after&limit=1")["dag_runs"]
+    return airflow.tasks(kind, found[0]["dag_run_id"]) if found else {}
+
+
+def requests(airflow: Airflow) -> list[tuple[str, str, int]]:
+    rows = query("SELECT * FROM t", t=store(airflow).require("replay_requests"))
+    return [(row["requested_by"], row["why"], row["matched"]) for row in rows]
+
+
+def test_nothing_listens_but_on_this_machine(airflow):
+    listening = listening_addresses(airflow.stack)
+    assert listening and all(address in ("127.0.0.1", "::1") for address in listening)
+
+
+def listening_addresses(stack: Stack) -> set[str]:
+    """Addresses on which the stack's processes listen, from /proc."""
+    sockets = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if stack.environ["AIRFLOW_HOME"].encode() not in (process / "environ").read_bytes():
+                continue
+            sockets |= {os.readlink(file) for file in (process / "fd").iterdir()}
+        except OSError:
+            continue
+    found = set()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+            raw = bytes.fromhex(fields[1].partition(":")[0])
+            found.add(".".join(str(byte) for byte in reversed(raw)))
+    for line in Path("/proc/net/tcp6").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+            address = fields[1].partition(":")[0]
+            mapped = address.startswith("0000000000000000FFFF0000") and address.endswith("0100007F")
+            found.add("127.0.0.1" if mapped else address)
+    return found

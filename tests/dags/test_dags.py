@@ -1,0 +1,133 @@
+"""The DAG files as Airflow reads them: in a process of their own, against a folder with a topology."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.settings import PROJECT_ROOT
+
+BRANCHES = '''
+"""Numbers, two ways."""
+import costly
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+topology = Topology("branches")
+left = topology.spout("left", DeltaSpout("left", key="id"))
+right = topology.spout("right", DeltaSpout("right", key="id"))
+
+@topology.bolt(left, right)
+def both(a, b):
+    """Put them together."""
+    return a.unionByName(b)
+
+@topology.bolt(both)
+def plain(tuples):
+    return tuples
+
+@topology.bolt(both)
+def odd(tuples):
+    return tuples.where("id % 2 = 1")
+
+topology.publish(plain, to="plain")
+topology.publish(odd, to="odd")
+'''
+
+READ = """
+import json, sys
+from airflow.dag_processing.dagbag import DagBag
+
+bag = DagBag(sys.argv[1])
+heavy = ("pyspark", "delta", "deltalake", "pyarrow", "pandas", "costly")
+print("RESULT" + json.dumps({
+    "errors": bag.import_errors,
+    "graph": {
+        dag.dag_id: {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
+        for dag in bag.dags.values()
+    },
+    "docs": {dag.dag_id: dag.doc_md for dag in bag.dags.values()},
+    "heavy": sorted(set(heavy) & set(sys.modules)),
+}))
+"""
+
+
+def read_dags(folder: Path, topologies: str) -> dict[str, Any]:
+    """What Airflow finds in `dags/`, with some topologies registered."""
+    (folder / "branches.py").write_text(BRANCHES)
+    (folder / "costly.py").write_text("")  # stands for what only this topology needs
+    environ = os.environ | {
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "PIPELINE_HOME": str(folder / "home"),
+        "PIPELINE_TOPOLOGIES": topologies,
+        "PYTHONPATH": f"{PROJECT_ROOT}{os.pathsep}{folder}",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(PROJECT_ROOT / "dags")],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+    )
+    assert "RESULT" in done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.rpartition("RESULT")[2])
+    return found
+
+
+@pytest.fixture(scope="module")
+def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("dags")
+    return read_dags(folder, "pipeline.examples.wordcount:topology,branches:topology")
+
+
+def test_every_dag_file_imports(dags):
+    assert dags["errors"] == {}
+
+
+def test_a_run_is_drawn_as_its_topology_is_built(dags):
+    assert dags["graph"]["branches.run"] == {
+        "left": ["both"],
+        "right": ["both"],
+        "both": ["odd", "plain"],
+        "plain": ["publish_plain"],
+        "odd": ["publish_odd"],
+        "publish_plain": [],
+        "publish_odd": [],
+        "check": [],
+    }
+
+
+def test_each_topology_has_its_four_dags(dags):
+    kinds = ("run", "acker", "replay", "maintain")
+    assert set(dags["graph"]) == {f"{name}.{kind}" for name in ("wordcount", "branches") for kind in kinds}
+
+
+def test_the_acker_the_replay_and_the_maintenance_are_short(dags):
+    assert dags["graph"]["wordcount.acker"] == {"fold": ["check", "due"], "due": [], "check": []}
+    assert dags["graph"]["wordcount.replay"] == {
+        "select": ["approve", "emit"],
+        "approve": ["emit"],
+        "emit": [],
+    }
+    assert dags["graph"]["wordcount.maintain"] == {"compact": ["vacuum"], "vacuum": []}
+
+
+def test_reading_the_dag_files_imports_neither_spark_nor_what_a_topology_needs(dags):
+    assert dags["heavy"] == []
+
+
+def test_a_run_is_documented_by_its_topology(dags):
+    assert dags["docs"]["branches.run"].startswith("Numbers, two ways.")
+
+
+def test_a_topology_that_does_not_import_is_an_import_error_that_names_it(tmp_path):
+    found = read_dags(tmp_path, "branches:topologie")
+    assert len(found["errors"]) == 4
+    assert all(
+        "branches:topologie is nothing and not a Topology" in text for text in found["errors"].values()
+    )
