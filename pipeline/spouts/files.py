@@ -46,15 +46,17 @@ class FileSpout:
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range lists files with their fingerprints and (after, upto] of lines or rows."""
         newest = history.newest
-        unfinished = [f for f in newest["files"] if f["upto"] < f["end"]] if newest else []
-        if unfinished:
-            last = unfinished[0]
-            upto = min(last["end"], last["upto"] + limit)
-            return {"files": [{**last, "after": last["upto"], "upto": upto}]}
-        known = {file["path"] for planned in history.every() for file in planned["files"]}
-        fresh = sorted((path, mark) for path, mark in self._listing(spark).items() if path not in known)
         files: list[dict[str, Any]] = []
         room = limit
+        for last in newest["files"] if newest else ():
+            if last["upto"] < last["end"]:  # the range before this one ended within the file
+                upto = min(last["end"], last["upto"] + room)
+                files.append({**last, "after": last["upto"], "upto": upto})
+                if upto < last["end"]:
+                    return {"files": files}
+                room -= upto - last["upto"]
+        known = {file["path"] for planned in history.every() for file in planned["files"]}
+        fresh = sorted((path, mark) for path, mark in self._listing(spark).items() if path not in known)
         # Counted in slices, so that a huge folder is not counted whole before its first batch.
         for start in range(0, len(fresh), 1_000):
             counts = self._count(spark, [path for path, _ in fresh[start : start + 1_000]])

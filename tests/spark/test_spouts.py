@@ -222,7 +222,7 @@ def test_a_limit_ends_a_range_in_the_middle_of_a_file_and_the_next_one_goes_on(p
     spout, history = FileSpout(str(root)), []
     while planned := spout.next_range(spark, after(*history), 3):
         history.append(planned)
-    expected = [[("a.txt", 0, 3, 5)], [("a.txt", 3, 5, 5)], [("b.txt", 0, 2, 2)]]
+    expected = [[("a.txt", 0, 3, 5)], [("a.txt", 3, 5, 5), ("b.txt", 0, 1, 2)], [("b.txt", 1, 2, 2)]]
     assert [parts(planned) for planned in history] == expected
     assert messages(spout.read_range(spark, history[1]), "value") == [("a.txt", 4, "4"), ("a.txt", 5, "5")]
 
