@@ -44,7 +44,7 @@ def build(shape: Shape) -> DAG:
 def form(shape: Shape) -> dict[str, Param]:
     """The fields of the trigger form; Airflow checks each by its schema."""
     spouts = [spout.name for spout in shape.spouts]
-    when = {"type": ["null", "string"], "format": "date-time"}
+    when: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
     return {
         "states": Param(
             [],

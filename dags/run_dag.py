@@ -32,8 +32,8 @@ def build(shape: Shape) -> DAG:
         for component in shape.components:
             for upstream in component.inputs:
                 tasks[upstream] >> tasks[component.name]
-        for component in shape.tables:
-            tasks[component] >> _publish_task(shape, component)
+        for published_component in shape.tables:
+            tasks[published_component] >> _publish_task(shape, published_component)
         _check_task(shape)
     return dag
 

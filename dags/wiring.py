@@ -83,7 +83,7 @@ def spark_task(task_id: str, step: Callable[..., dict[str, int]], **options: Any
     def run_step(spark: Any) -> dict[str, int]:
         return report(step(spark))
 
-    return run_step()
+    return run_step()  # type: ignore[call-arg] # the operator passes the session
 
 
 def report(counts: dict[str, int]) -> dict[str, int]:
@@ -92,7 +92,7 @@ def report(counts: dict[str, int]) -> dict[str, int]:
         raise AirflowSkipException("There was nothing to do.")
     context = get_current_context()
     for asset in context["task"].outlets:
-        context["outlet_events"][asset].extra = counts
+        context["outlet_events"][asset].extra = {**counts}
     return counts
 
 

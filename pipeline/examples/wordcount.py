@@ -1,8 +1,8 @@
 """Count the words of the Python standard library's own source files, one line a message.
 
-`python -m pipeline.demo` copies them to `SOURCES` and feeds them in portions. Some lines are trouble: those
-that mention a lookup fail while the file `OUTAGE` exists, as rows do whose lookup service is down; those
-that raise NotImplementedError always fail; and some of the library's test files are not UTF-8.
+`make run` copies them to `SOURCES`, which feeds them. Some lines are trouble: those that mention a lookup
+fail while the file `OUTAGE` exists, as rows do whose lookup service is down; those that raise
+NotImplementedError always fail; and some of the library's test files are not UTF-8.
 """
 
 from pathlib import Path
