@@ -1,11 +1,24 @@
 """Columns and table properties of the store's own tables. `docs/tables.md` is their page for readers."""
 
+import re
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 BATCHES = "batches"
 EVENTS = "events"
 LEDGER = "ledger"
 REPLAY_REQUESTS = "replay_requests"
+
+_ARROW_TYPES = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "array<string>": pa.list_(pa.string()),
+    "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
+}
+_COLUMN = re.compile(rf"`?(\w+)`? ({'|'.join(_ARROW_TYPES)})(?:,|$)")
 
 
 @dataclass(frozen=True)
@@ -24,6 +37,10 @@ class TableSchema:
             "delta.checkpointInterval": "100",
             **self.properties,
         }
+
+    def arrow(self) -> pa.Schema:
+        """The columns for clients without Spark."""
+        return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in _COLUMN.findall(self.columns)])
 
 
 SCHEMAS = {

@@ -32,14 +32,14 @@ HISTORY_AT_MOST = 1.1
 def measure_fold(spark: SparkSession, folder: Path, rounds: int, roots: int = RAW_ROOTS) -> Measure:
     """11 M raw events to 1 M roots: a fold with its commit ÷ Polars' group-by of the same files."""
     store = Store(str(folder), "fold")
-    store.create(spark)
+    store.create()
     _append_events(store, spark, roots, RAW_ACKS, batch=1)
     files = store.require(EVENTS).file_uris()
 
     # A ledger of its own for every round, made before the time runs.
     ledgers = [Store(str(folder / str(number)), "fold") for number in range(rounds + 1)]
     for ledger in ledgers:
-        ledger.create(spark)
+        ledger.create()
         shutil.rmtree(ledger.path(EVENTS))
         shutil.copytree(store.path(EVENTS), ledger.path(EVENTS))
 
@@ -103,7 +103,7 @@ def measure_history(
 def _with_history(spark: SparkSession, folder: Path, settled: int) -> Store:
     """A store whose ledger holds `settled` acked roots of earlier folds."""
     store = Store(str(folder), f"history{settled}")
-    store.create(spark)
+    store.create()
     each = settled // SETTLED_FOLDS
     for fold in range(1, SETTLED_FOLDS + 1):
         roots = spark.range(fold * each, (fold + 1) * each, 1, 2).select(

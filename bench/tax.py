@@ -79,7 +79,7 @@ def run_tracked(spark: SparkSession, source: str, folder: Path) -> None:
         return tuples.select("anchor", F.upper("word").alias("word"))
 
     store = Store(str(folder), topology.name)
-    store.create(spark)
+    store.create()
     run = Run(topology, store, spark)
     run_spout(run, sentences)
     run_bolt(run, words)

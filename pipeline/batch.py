@@ -53,7 +53,7 @@ def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number
         planned_at=run.clock(),
         run_id=run.run_id,
     )
-    batch = run.journal.append(run.spark, batch)
+    batch = run.journal.append(batch)
     run.tell("planned", component.name, batch.number, kind=batch.kind)
     return batch
 
@@ -103,10 +103,10 @@ def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
 
 def plan_bolt(run: Run, bolt: Component) -> Batch | None:
     """The bolt's next batch: the one that was left unfinished, or its inputs' new logged batches."""
+    newest = run.journal.newest_number(bolt.name)  # first, as a spout's
     left = unfinished(run, bolt.name)
     if left is not None:
         return left
-    newest = run.journal.newest_number(bolt.name)
     before = run.journal.read(bolt.name, newest) if newest else None
     planned: Range = {}
     for upstream in bolt.inputs:

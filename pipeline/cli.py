@@ -59,7 +59,7 @@ class Context:
         spark = connect(self.settings)
         try:
             with ProgressReport(self.topology, quiet=self.as_json) as report:
-                self.store.create(spark)
+                self.store.create()
                 yield Run(self.topology, self.store, spark, on_step=report)
         finally:
             spark.stop()

@@ -69,6 +69,11 @@ def run_spout(run: Run, spout: Component, limit: int | None = None, replays: boo
 def _plan_next(limit: int | None) -> Callable[[Run, Component], Batch | None]:
     def plan_next(run: Run, spout: Component) -> Batch | None:
         assert spout.source is not None
+        # The number first: a run that plans it meanwhile, or has planned it since the last look, is followed.
+        number = run.journal.newest_number(spout.name) + 1
+        left = unfinished(run, spout.name)
+        if left is not None:
+            return left
         rows = run.topology.batch_rows if limit is None else min(limit, run.topology.batch_rows)
         room = min(rows, room_for_new(run))
         if room <= 0:
@@ -76,7 +81,6 @@ def _plan_next(limit: int | None) -> Callable[[Run, Component], Batch | None]:
         planned = spout.source.next_range(run.spark, history(run, spout.name), room)
         if planned is None:
             return None
-        number = run.journal.newest_number(spout.name) + 1
         return plan(run, spout, "next", planned, number)
 
     return plan_next

@@ -1,7 +1,7 @@
 """The journal of batches: every batch is planned here before it runs, so that a crash resumes it.
 
 Each component numbers its batches 1, 2, 3, …; they run one after another, so a component that has
-logged batch n has logged all before it.
+logged batch n has logged all before it. The table is written without Spark, and by this module alone.
 """
 
 import json
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
 
 from acker.errors import StoreError
 from acker.schemas import BATCHES, EVENTS, SCHEMAS
-from acker.tables import Store, query
+from acker.tables import Store, append_rows, query
 
 BatchKind = Literal["next", "replay"]
 
@@ -49,7 +49,7 @@ class Journal:
         """Number of the component's newest logged batch, 0 before the first."""
         return self.store.last_number(EVENTS, component, events_version)
 
-    def append(self, spark: SparkSession, batch: Batch) -> Batch:
+    def append(self, batch: Batch) -> Batch:
         """Plan a batch, and return the one that holds its number now: ours, or another run's."""
         row = {
             "component": batch.component,
@@ -60,8 +60,8 @@ class Journal:
             "planned_at": batch.planned_at,
             "run_id": batch.run_id,
         }
-        frame = spark.createDataFrame([row], SCHEMAS[BATCHES].columns).coalesce(1)
-        self.store.append(frame, BATCHES, batch.component, batch.number)
+        rows = pa.Table.from_pylist([row], SCHEMAS[BATCHES].arrow())
+        append_rows(self.store.require(BATCHES), rows, batch.component, batch.number)
         return self.read(batch.component, batch.number)
 
     def read(self, component: str, number: int) -> Batch:

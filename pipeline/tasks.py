@@ -38,8 +38,8 @@ def open_run(topology: str, spark: SparkSession) -> Run:
     settings = Settings.from_env()
     found = load_topology(topology, settings)
     store = Store(settings.store, found.name)
-    store.create(tell_soon(spark))
-    return Run(found, store, spark, on_step=_log_step)
+    store.create()
+    return Run(found, store, tell_soon(spark), on_step=_log_step)
 
 
 def _log_step(step: Step) -> None:

@@ -97,7 +97,7 @@ def spark(spark: SparkSession) -> SparkSession:
 def empty_store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of a store without rows. Copying them takes milliseconds, creating them seconds."""
     store = Store(str(tmp_path_factory.mktemp("empty")), "store")
-    store.create(spark)
+    store.create()
     return Path(store.path(""))
 
 

@@ -122,6 +122,27 @@ def test_processes_that_are_killed_one_after_the_other_leave_nothing_undone(
     assert (place.rows("squares"), verdict(run)) == ([(1,), (4,), (9,)], ("pass", 3, 3, 0, 0))
 
 
+def test_a_run_that_is_overtaken_while_it_looks_for_messages_follows_the_faster_one(place):
+    faster = []
+
+    class Overtaken(DeltaSpout):
+        def next_range(self, *looked):
+            found = super().next_range(*looked)
+            while faster:
+                run_cycle(faster.pop())
+            return found
+
+    topology = Topology("overtaken")
+    numbers = topology.spout("numbers", Overtaken(place.add("numbers", id=[1, 2, 3]), key="id"))
+    kept = topology.bolt(numbers, name="kept")(lambda tuples: tuples)
+    topology.publish(kept, to=place.path("kept"))
+    run = place.run(topology)
+    faster.append(replace(run, run_id="faster"))
+    run_cycle(run)
+    assert [batch.run_id for batch in run.journal.rows("true")] == ["faster", "faster"]
+    assert place.rows("kept") == [(1,), (2,), (3,)]
+
+
 def test_two_runs_at_once_do_nothing_twice(place, settings):
     place.add("numbers", id=[1, 2, 3])
     outage = Path(place.path("outage"))

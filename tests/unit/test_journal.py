@@ -1,0 +1,64 @@
+"""The journal without Spark: processes that plan at once, and tables as Spark would make them."""
+
+import multiprocessing
+from datetime import UTC, datetime
+
+import pytest
+
+from acker.schemas import BATCHES, LEDGER, SCHEMAS
+from acker.tables import Store
+from pipeline.journal import Batch, Journal
+
+ROUNDS = 40
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    store = Store(str(tmp_path / "store"), "racing")
+    store.create()
+    return Journal(store)
+
+
+def batch(component, number, run_id):
+    return Batch(component, number, "next", {"numbers": {"after": 0, "upto": 1}}, ("a", "b"), NOW, run_id)
+
+
+def plan_all(store, component, run_id, start, answers):
+    """Plan every number at the same moment as the other processes, and tell who got which."""
+    journal = Journal(store)
+    for number in range(1, ROUNDS + 1):
+        start.wait()
+        answers.put((component, number, journal.append(batch(component, number, run_id)).run_id))
+
+
+def test_of_processes_that_plan_one_number_one_wins_and_all_follow_it(journal):
+    spawned = multiprocessing.get_context("spawn")  # deltalake's threads do not outlive a fork
+    start, answers = spawned.Barrier(4), spawned.Queue()
+    processes = [
+        spawned.Process(target=plan_all, args=(journal.store, component, run_id, start, answers))
+        for component, run_id in (("one", "a"), ("one", "b"), ("one", "c"), ("other", "d"))
+    ]
+    for process in processes:
+        process.start()
+    told = {answers.get(timeout=60) for _ in range(4 * ROUNDS)}
+    for process in processes:
+        process.join()
+    rows = [(row.component, row.number, row.run_id) for row in journal.rows("true")]
+    assert len(rows) == 2 * ROUNDS
+    assert set(rows) == told
+
+
+def test_a_number_that_was_planned_before_keeps_its_row(journal):
+    first = journal.append(batch("one", 1, "a"))
+    assert journal.append(batch("one", 1, "b")) == first == batch("one", 1, "a")
+    assert (journal.newest_number("one"), journal.newest_number("two")) == (1, 0)
+
+
+def test_the_tables_have_the_columns_and_properties_of_their_schemas(journal):
+    ledger, batches = (journal.store.require(name) for name in (LEDGER, BATCHES))
+    assert ledger.metadata().partition_columns == ["live_in"]
+    assert batches.metadata().configuration == SCHEMAS[BATCHES].table_properties()
+    assert [field.name for field in ledger.schema().fields][-3:] == ["events", "window", "logged"]
+    journal.store.create()
+    assert ledger.version() == journal.store.require(LEDGER).version() == 0
