@@ -14,6 +14,14 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
         topologies=("pipeline.examples.wordcount:topology",),
         remote=None,
         driver_memory="4g",
+        run_schedule="* * * * *",
+        acker_schedule="* * * * *",
+        maintain_schedule="0 3 * * *",
+        retention_hours=168,
+        approval_limit=1000,
+        dead_letters_allowed=0,
+        backlog_allowed=1_000_000,
+        acker_late_minutes=15,
         jars=PROJECT_ROOT / "jars",
     )
 
@@ -25,6 +33,14 @@ def test_every_variable_is_read():
         "PIPELINE_TOPOLOGIES": "a:one, b.c:two,",
         "SPARK_REMOTE": "sc://spark.internal:15002",
         "PIPELINE_DRIVER_MEMORY": "512M",
+        "PIPELINE_RUN_SCHEDULE": "*/5 * * * *",
+        "PIPELINE_ACKER_SCHEDULE": "*/2 * * * *",
+        "PIPELINE_MAINTAIN_SCHEDULE": "@weekly",
+        "PIPELINE_RETENTION_HOURS": "240",
+        "PIPELINE_APPROVAL_LIMIT": "10",
+        "PIPELINE_DEAD_LETTERS_ALLOWED": "5",
+        "PIPELINE_BACKLOG_ALLOWED": "500",
+        "PIPELINE_ACKER_LATE_MINUTES": "30",
         "PIPELINE_JARS": "/srv/jars",
     }
     assert Settings.from_env(environ) == Settings(
@@ -33,6 +49,14 @@ def test_every_variable_is_read():
         topologies=("a:one", "b.c:two"),
         remote="sc://spark.internal:15002",
         driver_memory="512m",
+        run_schedule="*/5 * * * *",
+        acker_schedule="*/2 * * * *",
+        maintain_schedule="@weekly",
+        retention_hours=240,
+        approval_limit=10,
+        dead_letters_allowed=5,
+        backlog_allowed=500,
+        acker_late_minutes=30,
         jars=Path("/srv/jars"),
     )
 
@@ -59,6 +83,7 @@ def test_a_relative_store_becomes_absolute(tmp_path, monkeypatch):
         ("SPARK_REMOTE", "sc://", "sc://host:port"),
         ("PIPELINE_DRIVER_MEMORY", "lots", "such as 4g"),
         ("PIPELINE_DRIVER_MEMORY", "4096", "such as 4g"),
+        ("PIPELINE_APPROVAL_LIMIT", "-1", "a whole number, 0 or more"),
     ],
 )
 def test_a_bad_value_is_named_together_with_what_to_write_instead(name, value, advice):
