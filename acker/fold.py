@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from acker.events import Kind, State
+from acker.steady import steady
 from acker.timeouts import Timeouts, Turn
 
 TWICE = "emitted twice"
@@ -148,7 +149,7 @@ def _sources(fold: FoldInput) -> DataFrame:
 
 def _balances(fold: FoldInput) -> DataFrame:
     """Per root: XOR, what is outstanding, how many inits, fails, losses and events, and its message."""
-    now = F.lit(fold.turn.number).cast("bigint")
+    now = steady(fold.turn.number, "root_id", "bigint")
     kind = F.col("kind")
     init, lost = kind == Kind.INIT.value, kind == Kind.LOST.value
     flags = F.when(init, 1).when(kind == Kind.FAIL.value, 1 << _FLAG_BITS)
@@ -227,7 +228,7 @@ def _expired(fold: FoldInput) -> Column:
     turns = fold.timeouts.turns
     if turns is None:
         return F.lit(False)
-    return F.lit(fold.turn.number) - F.col("turn") >= turns
+    return steady(fold.turn.number, "root_id") - F.col("turn") >= turns
 
 
 def _spare_waiting(roots: DataFrame, fold: FoldInput) -> DataFrame:
@@ -235,7 +236,7 @@ def _spare_waiting(roots: DataFrame, fold: FoldInput) -> DataFrame:
     assert fold.waiting is not None
     waiting = fold.waiting.select(F.col("_root_id").alias("root_id")).distinct()
     hard = fold.timeouts.hard_turns
-    overdue = F.lit(False) if hard is None else F.lit(fold.turn.number) - F.col("turn") >= hard
+    overdue = F.lit(False) if hard is None else steady(fold.turn.number, "root_id") - F.col("turn") >= hard
     waits = F.coalesce(F.col("waits"), F.lit(False))
     joined = roots.join(waiting.withColumn("waits", F.lit(True)), "root_id", "left")
     return joined.withColumn("expired", F.col("expired") & (~waits | overdue)).drop("waits")
@@ -257,7 +258,7 @@ def _with_successors(decided: DataFrame, fold: FoldInput) -> DataFrame:
         F.when(again, State.RETRYING.value).when(follows, State.DEAD_LETTER.value).otherwise(F.col("state"))
     )
     live = again | (~follows & (F.col("state") == State.PENDING.value))
-    now_micros = F.unix_micros(F.lit(fold.now))
+    now = steady(fold.now, "root_id")
     return rows.select(
         "root_id",
         *_SOURCE,
@@ -272,8 +273,8 @@ def _with_successors(decided: DataFrame, fold: FoldInput) -> DataFrame:
         F.when(~again, F.col("turn")).alias("turn"),
         "replaces",
         "emitted_at",
-        F.when(again, F.timestamp_micros(now_micros + F.col("delay"))).alias("retry_at"),
-        F.when(~live, F.lit(fold.now)).alias("settled_at"),
+        F.when(again, F.timestamp_micros(F.unix_micros(now) + F.col("delay"))).alias("retry_at"),
+        F.when(~live, now).alias("settled_at"),
         F.when(follows, 0).otherwise(F.col("events")).cast("bigint").alias("events"),
         live.alias("live"),
     )
@@ -306,7 +307,7 @@ def _still_retrying(fold: FoldInput) -> DataFrame:
         "replaces",
         "emitted_at",
         F.when(~gone, F.col("retry_at")).alias("retry_at"),
-        F.when(gone, F.lit(fold.now)).alias("settled_at"),
+        F.when(gone, steady(fold.now, "root_id")).alias("settled_at"),
         F.lit(0).cast("bigint").alias("events"),
         (~gone).alias("live"),
     )

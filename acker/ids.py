@@ -12,6 +12,8 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from acker.steady import steady
+
 ROW_ID = "_metadata.row_id"
 
 
@@ -35,7 +37,7 @@ def root_id(topology: str, spout: str, batch: int, attempt: Column) -> Column:
         F.col("_source_partition"),
         F.col("_source_offset"),
         attempt,
-        F.lit(batch).cast("bigint"),
+        steady(batch, "_source_offset", "bigint"),
     )
 
 

@@ -13,6 +13,7 @@ from acker.fold import FoldInput, ledger_rows
 from acker.ledger import APP, Fold, live_extent, live_rows, read_fold
 from acker.retry import RetryPolicy, delay_after
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
+from acker.steady import steady
 from acker.tables import Store
 from acker.timeouts import Timeouts, Turn
 
@@ -49,10 +50,10 @@ def run_fold(store: Store, spark: SparkSession, request: FoldRequest) -> Fold:
     rows = ledger_rows(fold)
     stamped = rows.select(
         "*",
-        F.when(F.col("live"), number).cast("bigint").alias("live_in"),
-        F.lit(number).cast("bigint").alias("fold"),
-        F.lit(request.events_version).cast("bigint").alias("events_version"),
-        F.lit(request.now).alias("folded_at"),
+        F.when(F.col("live"), steady(number, "root_id", "bigint")).alias("live_in"),
+        steady(number, "root_id", "bigint").alias("fold"),
+        steady(request.events_version, "root_id", "bigint").alias("events_version"),
+        steady(request.now, "root_id").alias("folded_at"),
     ).drop("live")
     own = _own_row(fold, number, request)
     store.append(own.unionByName(stamped, allowMissingColumns=True), LEDGER, APP, number)

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from acker.errors import BoltError
 from acker.events import Kind
 from acker.ids import hash64
+from acker.steady import steady
 from pipeline.topology import Component, TupleFunction
 from pipeline.tuples import LONGEST_REASON, TupleRunner
 
@@ -48,8 +49,9 @@ def bolt_rows(spark: SparkSession, bolt: Component, batch: int, inputs: Mapping[
 
 def _dataframe_rows(bolt: Component, batch: int, inputs: Mapping[str, DataFrame]) -> DataFrame:
     assert bolt.function is not None
-    salt = F.lit(hash64(f"{bolt.name}/{batch}"))
-    anchor = F.struct(F.col("_root_id"), F.xxhash64("_root_id", salt).alias("seal")).alias("anchor")
+    salt = hash64(f"{bolt.name}/{batch}")
+    seal = F.xxhash64("_root_id", steady(salt, "_root_id")).alias("seal")
+    anchor = F.struct(F.col("_root_id"), seal).alias("anchor")
     anchored = [
         frame.select(anchor, *[column for column in frame.columns if column != "_root_id"])
         for frame in (inputs[name] for name in bolt.inputs)
@@ -65,7 +67,7 @@ def _dataframe_rows(bolt: Component, batch: int, inputs: Mapping[str, DataFrame]
     columns = [column for column in result.columns if column not in ("anchor", ERROR_COLUMN)]
     check_columns(f"Bolt {bolt.name}", columns)
     foreign = F.raise_error(F.lit(FOREIGN_ANCHOR)).cast("bigint")
-    mine = F.col("anchor.seal").eqNullSafe(F.xxhash64("anchor._root_id", salt))
+    mine = F.col("anchor.seal").eqNullSafe(F.xxhash64("anchor._root_id", steady(salt, "anchor._root_id")))
     error = F.col(ERROR_COLUMN) if ERROR_COLUMN in result.columns else F.lit(None)
     error = error.cast("string")
     return result.select(

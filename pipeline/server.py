@@ -56,6 +56,13 @@ _CONFS = {
     "spark.sql.session.timeZone": "UTC",
     # With one writer a task sorts its rows by partition first, to write one file after the other.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # Joins hash where that surely fits into memory; otherwise they sort.
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
+    # Generated code is kept and found again by its text. 100 pieces, the default, are less than one cycle's
+    # (Delta's own included), so nothing of it would ever be warm; and a stage's number, which may differ from
+    # run to run, would be part of the text.
+    "spark.sql.codegen.cache.maxEntries": "5000",
+    "spark.sql.codegen.useIdInClassName": "false",
 }
 
 _LOG4J = """\

@@ -1,0 +1,23 @@
+"""Constants that change from run to run, without a change of the code that Spark generates.
+
+Spark writes numbers and times into that code as they are. So a query with a new batch number or time is
+compiled anew and starts unoptimized, which costs more than the batch's work. Arrays are handed to the
+code by reference.
+"""
+
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+
+def steady(value: Any, beside: str, kind: str | None = None) -> Column:
+    """The constant `value` on every row.
+
+    Args:
+        beside: any column of the rows. The element of the array is chosen by whether it is null, and both
+            are the same; with a fixed choice Spark would put the element in place of the array.
+        kind: the type to cast to.
+    """
+    literal = F.lit(value) if kind is None else F.lit(value).cast(kind)
+    return F.get(F.array(literal, literal), F.col(beside).isNull().cast("int"))
