@@ -52,7 +52,7 @@ SCHEMAS = {
     ),
     EVENTS: TableSchema(
         columns="""
-            root_id bigint, kind string, ack_val bigint, emitted bigint, consumed bigint,
+            root_id bigint, kind string, ack_val bigint, emitted bigint, consumed bigint, emitted_val bigint,
             spout string, source_partition string, source_offset bigint, attempt int, replaces bigint,
             component string, batch bigint, reason string, logged_at timestamp""",
         stats_columns="component,batch,kind",
@@ -84,6 +84,6 @@ STREAM_COLUMNS = ("_root_id", "_batch", "_kind", "_error")
 SPOUT_COLUMNS = ("_source_partition", "_source_offset", "_attempt", "_replaces")
 STREAM_PROPERTIES = {
     "delta.enableRowTracking": "true",
-    "delta.dataSkippingStatsColumns": "_batch",
+    "delta.dataSkippingStatsColumns": "_batch,_kind",  # that of `_kind` tells how many rows are tuples
     "delta.checkpointInterval": "100",
 }

@@ -10,18 +10,20 @@ from functools import reduce
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from acker.errors import BoltError, TopologyError
 from acker.events import Kind
-from acker.ids import root_id, tuple_ids
+from acker.ids import root_id
 from acker.schemas import EVENTS, STREAM_PROPERTIES
+from acker.steady import steady
 from acker.tables import arrow_table, query
 from pipeline.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
 from pipeline.journal import Batch, BatchKind
+from pipeline.log import bolt_events, spout_events
 from pipeline.poison import Frames, error_of, find_poison, row_error
-from pipeline.run import Run, in_batches, stream, user_columns
+from pipeline.run import Run, stream, user_columns
 from pipeline.spouts import History, Range
 from pipeline.targets import refusals
 from pipeline.topology import Component
@@ -67,12 +69,12 @@ def finish(run: Run, component: Component, batch: Batch) -> None:
             _write_bolt(run, component, batch)
     run.tell("written", component.name, batch.number)
     if run.journal.logged(component.name) < batch.number:
-        events = _spout_events(run, batch) if component.is_spout else _bolt_events(run, component, batch)
+        events = spout_events(run, batch) if component.is_spout else bolt_events(run, component, batch)
         stamped = events.select(
             "*",
             F.lit(component.name).alias("component"),
-            F.lit(batch.number).cast("bigint").alias("batch"),
-            F.lit(run.clock()).alias("logged_at"),
+            steady(batch.number, "root_id", "bigint").alias("batch"),
+            steady(run.clock(), "root_id").alias("logged_at"),
         )
         run.store.append(stamped, EVENTS, component.name, batch.number)
     run.tell("logged", component.name, batch.number)
@@ -92,7 +94,7 @@ def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
     if run.store.last_number(stream(bolt.name), bolt.name) < batch.number:
         roots = [
             run.tuples(upstream, numbers).select("_root_id")
-            for upstream, numbers in _inputs(run, bolt, batch).items()
+            for upstream, numbers in run.journal.inputs(batch).items()
         ]
         failed = reduce(DataFrame.union, roots).distinct()
         kind, error = F.lit(Kind.FAIL.value), F.lit(reason[:LONGEST_REASON])
@@ -156,7 +158,7 @@ def _append_rows(run: Run, component: Component, batch: Batch, rows: DataFrame) 
     # Spark Connect gives the strings that Python functions return the type `string collate UTF8_BINARY`,
     # which is the default but which `deltalake` cannot read; a cast spells it as everybody else does.
     columns = [F.col(f"`{name}`").cast(found).alias(name) for name, found in rows.dtypes]
-    stamped = rows.select(F.lit(batch.number).cast("bigint").alias("_batch"), *columns)
+    stamped = rows.select(steady(batch.number, "_root_id", "bigint").alias("_batch"), *columns)
     run.store.append(stamped, stream(component.name), component.name, batch.number, _WRITE_OPTIONS)
 
 
@@ -238,14 +240,6 @@ def history(run: Run, spout: str) -> History:
     )
 
 
-def _inputs(run: Run, bolt: Component, batch: Batch) -> dict[str, list[int]]:
-    """Per input stream the batches that a bolt's batch takes in."""
-    return {
-        upstream: run.journal.numbers_for(upstream, bolt.name, each["after"], each["upto"])
-        for upstream, each in batch.input.items()
-    }
-
-
 def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
     """Append what the bolt makes of its inputs; rows that raise fail their messages and no others."""
     if set(bolt.inputs) != set(batch.input):
@@ -255,7 +249,7 @@ def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
             "Finish the batch with the topology that planned it."
         )
     inputs: dict[str, DataFrame] = {}
-    for upstream, batches in _inputs(run, bolt, batch).items():
+    for upstream, batches in run.journal.inputs(batch).items():
         tuples = run.tuples(upstream, batches)
         inputs[upstream] = tuples.select("_root_id", *user_columns(tuples))
 
@@ -280,89 +274,3 @@ def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
             stream: frame.where(~F.col("_root_id").isin(list(poison))) for stream, frame in inputs.items()
         }
         _append_rows(run, bolt, batch, rows_of(sound).unionByName(failed, allowMissingColumns=True))
-
-
-# Logging
-
-
-def _spout_events(run: Run, batch: Batch) -> DataFrame:
-    """Events of a spout's batch, from its stream: one tuple per message, so nothing is aggregated."""
-    rows = run.store.read(run.spark, stream(batch.component)).where(in_batches([batch.number]))
-    emitted = F.col("_kind").isNull()
-    message = [
-        F.lit(batch.component).alias("spout"),
-        F.col("_source_partition").alias("source_partition"),
-        F.col("_source_offset").alias("source_offset"),
-        F.col("_attempt").alias("attempt"),
-        F.col("_replaces").alias("replaces"),
-    ]
-    lost = F.col("_kind") == Kind.LOST.value
-    first = rows.select(
-        F.col("_root_id").alias("root_id"),
-        F.when(lost, Kind.LOST.value).otherwise(Kind.INIT.value).alias("kind"),
-        F.when(emitted, tuple_ids(batch.component, batch.edges)).otherwise(0).cast("bigint").alias("ack_val"),
-        F.when(emitted, len(batch.edges)).otherwise(0).cast("bigint").alias("emitted"),
-        _nothing("consumed"),
-        *message,
-        F.when(lost, F.col("_error")).alias("reason"),
-    )
-    failed = rows.where(F.col("_kind") == Kind.FAIL.value).select(
-        F.col("_root_id").alias("root_id"),
-        F.lit(Kind.FAIL.value).alias("kind"),
-        _nothing("ack_val"),
-        _nothing("emitted"),
-        _nothing("consumed"),
-        *message,
-        F.col("_error").alias("reason"),
-    )
-    return first.unionByName(failed)
-
-
-def _nothing(column: str) -> Column:
-    return F.lit(0).cast("bigint").alias(column)
-
-
-def _bolt_events(run: Run, bolt: Component, batch: Batch) -> DataFrame:
-    """Events of a bolt's batch: per root the XOR of the ids that it consumed and emitted, and how many."""
-    one = F.lit(1).cast("bigint")
-    parts = [
-        run.tuples(upstream, batches).select(
-            "_root_id",
-            tuple_ids(upstream, [bolt.name]).alias("ack_val"),
-            _nothing("emitted"),
-            one.alias("consumed"),
-        )
-        for upstream, batches in _inputs(run, bolt, batch).items()
-    ]
-    if batch.edges:
-        parts.append(
-            run.tuples(bolt.name, [batch.number]).select(
-                "_root_id",
-                tuple_ids(bolt.name, batch.edges).alias("ack_val"),
-                F.lit(len(batch.edges)).cast("bigint").alias("emitted"),
-                _nothing("consumed"),
-            )
-        )
-    sums = (
-        reduce(lambda a, b: a.unionByName(b), parts)
-        .groupBy("_root_id")
-        .agg(
-            F.bit_xor("ack_val").alias("ack_val"),
-            F.sum("emitted").alias("emitted"),
-            F.sum("consumed").alias("consumed"),
-        )
-    )
-    failed = (
-        run.rows(bolt.name, [batch.number])
-        .where(F.col("_kind") == Kind.FAIL.value)
-        .groupBy("_root_id")
-        .agg(F.min("_error").alias("reason"), F.lit(True).alias("failed"))
-    )
-    return sums.join(failed, "_root_id", "left").select(
-        F.col("_root_id").alias("root_id"),
-        F.when(F.col("failed"), Kind.FAIL.value).otherwise(Kind.ACK.value).alias("kind"),
-        "ack_val",
-        "emitted",
-        "consumed",
-        "reason",
-    )

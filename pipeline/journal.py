@@ -104,6 +104,13 @@ class Journal:
         found = self.rows(f"component = '{upstream}' AND batch > {after} AND batch <= {upto}")
         return [batch.number for batch in found if consumer in batch.edges]
 
+    def inputs(self, batch: Batch) -> dict[str, list[int]]:
+        """Per input stream the batches that a bolt's batch takes in."""
+        return {
+            upstream: self.numbers_for(upstream, batch.component, each["after"], each["upto"])
+            for upstream, each in batch.input.items()
+        }
+
     def components(self) -> list[str]:
         """Every component that ever planned a batch."""
         table = self.store.open(BATCHES)

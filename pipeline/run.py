@@ -69,8 +69,8 @@ def stream(component: str) -> str:
     return f"streams/{component}"
 
 
-def in_batches(batches: list[int]) -> str:
-    """A condition on `_batch`, on which files are skipped; runs of numbers become ranges."""
+def in_batches(batches: list[int], column: str = "_batch") -> str:
+    """A condition on batch numbers, on which files are skipped; runs of numbers become ranges."""
     if not batches:
         return "false"
     runs: list[list[int]] = []
@@ -79,7 +79,7 @@ def in_batches(batches: list[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return "(" + " OR ".join(f"_batch BETWEEN {low} AND {high}" for low, high in runs) + ")"
+    return "(" + " OR ".join(f"{column} BETWEEN {low} AND {high}" for low, high in runs) + ")"
 
 
 def user_columns(frame: DataFrame) -> list[str]:

@@ -1,10 +1,12 @@
 """One batch: events come from committed rows, in one commit, whatever the transformation does later."""
 
+from dataclasses import replace
+
 import pytest
 from pyspark.sql import functions as F
 
 from acker.tables import query
-from pipeline.cycle import run_cycle
+from pipeline.cycle import run_bolt, run_cycle, run_spout
 from pipeline.reports import audit_report
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
@@ -55,3 +57,27 @@ def test_a_batch_logs_in_one_commit(resumed):
     run = resumed[1]
     commits = [commit["operation"] for commit in run.store.require("events").history()]
     assert commits == ["WRITE", "WRITE", "CREATE TABLE"]
+
+
+def test_a_tuple_that_is_gone_from_its_stream_is_not_consumed(place):
+    topology = Topology("gone")
+    source = DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id")
+    numbers = topology.spout("numbers", source)
+    kept = topology.bolt(numbers, name="kept")(lambda tuples: tuples)
+    run = place.run(topology)
+
+    def lose(step):
+        if (step.component, step.name) == ("kept", "written"):
+            run.spark.sql(f"DELETE FROM delta.`{run.store.path('streams/numbers')}` WHERE id = 2")
+
+    run_spout(run, numbers)
+    run_bolt(replace(run, on_step=lose), kept)
+    sums = (
+        "SELECT bit_xor(ack_val) AS ack_val, sum(emitted - consumed) AS outstanding FROM e GROUP BY root_id"
+    )
+    found = query(sums, e=run.store.require("events"))
+    assert sorted((row["ack_val"] == 0, row["outstanding"]) for row in found) == [
+        (False, 1),
+        (True, 0),
+        (True, 0),
+    ]
