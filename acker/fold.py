@@ -47,6 +47,7 @@ class FoldInput:
         waiting: column `_root_id`, the roots of tuples that a bolt has yet to take; None: there are none.
         spouts: names of the spouts that the topology has now.
         retrying: whether any of the live rows is retrying.
+        failures: whether any of the events is a fail or a lost.
         delays: seconds to wait after the failure of attempt 1, 2, …, None where the message is given
             up; as long as the highest attempt among the live rows, the new inits and the new lost.
     """
@@ -56,6 +57,7 @@ class FoldInput:
     waiting: DataFrame | None
     spouts: Collection[str]
     retrying: bool
+    failures: bool
     delays: Sequence[float | None]
     turn: Turn
     timeouts: Timeouts
@@ -91,7 +93,11 @@ def _outcomes(fold: FoldInput) -> DataFrame:
     roots = _balances(fold)
     roots = roots.where((F.col("inits") > 0) | (F.col("losses") > 0))  # the others are late
     roots = roots.join(F.broadcast(_sources(fold)), "source", "left")
-    roots = roots.join(_reports(fold), "root_id", "left")
+    if fold.failures:
+        roots = roots.join(_reports(fold), "root_id", "left")
+    else:
+        nothing = F.lit(None).cast("struct<component: string, reason: string>")
+        roots = roots.withColumns({"first_fail": nothing, "lost_reason": F.lit(None).cast("string")})
     if fold.replays:
         roots = roots.join(_successors(fold), _MESSAGE, "left")
     else:
@@ -184,7 +190,10 @@ def _balances(fold: FoldInput) -> DataFrame:
         "emitted_at",
     )
     # A root that was emitted twice has described itself twice, and alike but for the time: the first counts.
-    description = ("source", "source_offset", "attempt", "batch", "replaces", "emitted_at")
+    description = ["source", "source_offset", "batch", "emitted_at"]
+    # Every number in the buffer costs, so those that are the same in all rows are left out of it.
+    if fold.replays:
+        description += ["attempt", "replaces"]
     sums = (
         pending.unionByName(events)
         .groupBy("root_id")
@@ -195,6 +204,8 @@ def _balances(fold: FoldInput) -> DataFrame:
             *[F.min(column).alias(column) for column in description],
         )
     )
+    if not fold.replays:
+        sums = sums.withColumns({"attempt": F.lit(1), "replaces": F.lit(None).cast("bigint")})
     mask = F.lit((1 << _FLAG_BITS) - 1)
     return sums.withColumns(
         {

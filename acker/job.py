@@ -9,12 +9,13 @@ from itertools import chain
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acker.events import Kind
 from acker.fold import FoldInput, ledger_rows
 from acker.ledger import APP, Fold, live_extent, live_rows, read_fold
 from acker.retry import RetryPolicy, delay_after
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.steady import steady
-from acker.tables import Store
+from acker.tables import Store, query
 from acker.timeouts import Timeouts, Turn
 
 
@@ -74,6 +75,7 @@ def _input(store: Store, spark: SparkSession, request: FoldRequest, turn: Turn) 
         waiting=request.waiting,
         spouts=request.spouts,
         retrying=retrying,
+        failures=_any_failures(store, request),
         delays=[delay_after(request.retry, attempt) for attempt in attempts],
         turn=turn,
         timeouts=request.timeouts,
@@ -87,15 +89,36 @@ def new_events(store: Store, spark: SparkSession, request: FoldRequest) -> DataF
     They are found by component and batch, on which files are skipped, and not by the change data
     feed: that one reads every row through the JVM's row objects (`docs/performance.md`).
     """
-    folded = request.previous.logged if request.previous else {}
     ranges = [
-        (F.col("component") == component) & F.col("batch").between(folded.get(component, 0) + 1, newest)
-        for component, newest in sorted(request.logged.items())
-        if newest > folded.get(component, 0)
+        (F.col("component") == component) & F.col("batch").between(low, high)
+        for component, low, high in _new_batches(request)
     ]
     if not ranges:
         return spark.createDataFrame([], SCHEMAS[EVENTS].columns)
     return store.read(spark, EVENTS, request.events_version).where(reduce(lambda a, b: a | b, ranges))
+
+
+def _new_batches(request: FoldRequest) -> list[tuple[str, int, int]]:
+    """(component, first, last) of the logged batches that no fold has seen."""
+    folded = request.previous.logged if request.previous else {}
+    new = [(name, folded.get(name, 0) + 1, newest) for name, newest in sorted(request.logged.items())]
+    return [(name, low, high) for name, low, high in new if low <= high]
+
+
+def _any_failures(store: Store, request: FoldRequest) -> bool:
+    """Whether a fail or a loss was logged since the fold before; Delta's statistics leave the rest out."""
+    ranges = _new_batches(request)
+    if not ranges:
+        return False
+    conditions = [
+        f"(component = '{component}' AND batch BETWEEN {low} AND {high})" for component, low, high in ranges
+    ]
+    sql = (
+        "SELECT count(*) AS failures FROM events "
+        f"WHERE kind IN ('{Kind.FAIL}', '{Kind.LOST}') AND ({' OR '.join(conditions)})"
+    )
+    (row,) = query(sql, events=store.require(EVENTS, request.events_version))
+    return bool(row["failures"])
 
 
 def _own_row(fold: FoldInput, number: int, request: FoldRequest) -> DataFrame:

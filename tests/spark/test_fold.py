@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from acker.events import LIVE, Event, LedgerRow, State
+from acker.events import LIVE, Event, Kind, LedgerRow, State
 from acker.fold import FoldInput, ledger_rows
 from acker.ids import hash64
 from acker.job import FoldRequest, run_fold
@@ -144,6 +144,7 @@ def spark_fold(
         waiting=spark.createDataFrame(waiting, "_root_id bigint") if waiting else None,
         spouts=[spout for step in steps for spout in step.spouts],
         retrying=any(row.state == State.RETRYING for row in moment.live),
+        failures=any(event.kind in (Kind.FAIL, Kind.LOST) for event in events),
         delays=[delay_after(settings.retry, attempt) for attempt in range(1, max(attempts, default=1) + 1)],
         turn=moment.turn,
         timeouts=settings.timeouts,
