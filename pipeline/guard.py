@@ -1,9 +1,11 @@
 """Runs a command, and ends it with everything that it has started when its own parent is gone.
 
-`python guard.py PARENT COMMAND...`, as the leader of a process group of its own. A parent that is killed
-can end nothing any more, and Airflow's parts leave their workers behind; the group has them all.
+`python guard.py PARENT COMMAND...`, as the leader of a session of its own. A parent that is killed can end
+nothing any more, and Airflow's parts leave workers behind, each in a process group of its own; the session
+has them all.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -31,7 +33,27 @@ def main() -> None:
     deadline = time.monotonic() + _STOP_SECONDS
     while child.poll() is None and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
-    os.killpg(0, signal.SIGKILL)  # this process included
+    while left := _others():
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        child.poll()
+        time.sleep(_POLL_SECONDS)
+
+
+def _others() -> list[int]:
+    """The other processes of this session that have not ended."""
+    told = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True).stdout
+    found = [line.split() for line in told.splitlines()]
+    alive = [int(pid) for pid, state in found if not state.startswith("Z")]
+    return [pid for pid in alive if pid != os.getpid() and _session(pid) == os.getpid()]
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def running_stack(settings: Settings) -> Iterator[Stack]:
 def _stop(stack: Stack) -> None:
     for part in stack.parts.values():
         if part.poll() is None:
-            part.send_signal(signal.SIGTERM)  # its guard ends the whole group
+            part.send_signal(signal.SIGTERM)  # its guard ends everything that the part has started
     for part in stack.parts.values():
         try:
             part.wait(_STOP_SECONDS)

@@ -11,11 +11,11 @@ import pytest
 
 from pipeline import guard
 
-# A part that starts a worker, which ignores being asked to end.
+# A part that starts a worker with a process group of its own, which ignores being asked to end.
 PART = """
 import pathlib, subprocess, sys, time
 code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-worker = subprocess.Popen([sys.executable, "-c", code])
+worker = subprocess.Popen([sys.executable, "-c", code], process_group=0)
 pathlib.Path(sys.argv[1]).write_text(str(worker.pid))
 time.sleep(600)
 """
