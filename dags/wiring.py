@@ -83,7 +83,7 @@ def spark_task(task_id: str, step: Callable[..., dict[str, int]], **options: Any
     def run_step(spark: Any) -> dict[str, int]:
         return report(step(spark))
 
-    return run_step()  # type: ignore[call-arg] # the operator passes the session
+    return run_step()  # type: ignore[call-arg, misc] # the operator passes the session
 
 
 def report(counts: dict[str, int]) -> dict[str, int]:

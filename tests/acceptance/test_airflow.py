@@ -194,12 +194,13 @@ def test_nothing_listens_but_on_this_machine(airflow):
 
 def listening_addresses(stack: Stack) -> set[str]:
     """Addresses on which the stack's processes listen, from /proc."""
+    # By session, since Airflow's processes write their titles over what /proc tells of their environment.
+    sessions = {part.pid for part in stack.parts.values()}
     sockets = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if stack.environ["AIRFLOW_HOME"].encode() not in (process / "environ").read_bytes():
-                continue
-            sockets |= {os.readlink(file) for file in (process / "fd").iterdir()}
+            if os.getsid(int(process.name)) in sessions:
+                sockets |= {os.readlink(file) for file in (process / "fd").iterdir()}
         except OSError:
             continue
     found = set()
