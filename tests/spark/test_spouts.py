@@ -224,7 +224,11 @@ def test_a_limit_ends_a_range_in_the_middle_of_a_file_and_the_next_one_goes_on(p
         history.append(planned)
     expected = [[("a.txt", 0, 3, 5)], [("a.txt", 3, 5, 5), ("b.txt", 0, 1, 2)], [("b.txt", 1, 2, 2)]]
     assert [parts(planned) for planned in history] == expected
-    assert messages(spout.read_range(spark, history[1]), "value") == [("a.txt", 4, "4"), ("a.txt", 5, "5")]
+    assert messages(spout.read_range(spark, history[1]), "value") == [
+        ("a.txt", 4, "4"),
+        ("a.txt", 5, "5"),
+        ("b.txt", 1, "6"),
+    ]
 
 
 def test_a_new_file_is_picked_up_and_one_that_changed_or_vanished_is_lost(place, spark):
