@@ -14,12 +14,14 @@ from deltalake import DeltaTable
 from acker.ledger import NOW, fold_counts, newest_fold
 from acker.schemas import EVENTS, LEDGER
 from acker.tables import Store, query
+from acker.trims import Trim, newest_trim
 
 
 @dataclass(frozen=True)
 class PublishedTable:
     """One published table and the stream that feeds it."""
 
+    component: str
     table: DeltaTable | None  # None where nothing was published yet
     stream: DeltaTable | None
     position: int  # the newest fold published
@@ -80,8 +82,9 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
         "unexpected": _unproven(ledger),
         "duplicated": [],
     }
+    trim = newest_trim(store)
     for one in published:
-        for kind, found in _published(ledger, one).items():
+        for kind, found in _published(ledger, one, trim).items():
             findings[kind].extend(found)
     return Audit(
         emitted=sum(counts["states"].values()) + unfolded,
@@ -183,37 +186,59 @@ def message_name(row: dict[str, Any]) -> str:
     return f"{row['spout']}:{row['source_partition']}:{row['source_offset']}"
 
 
-def _published(ledger: DeltaTable, one: PublishedTable) -> dict[str, list[Finding]]:
-    if one.stream is None:
-        return {}
-    expected = f"""expected AS (
-        SELECT * FROM (
+def _expected(trim: Trim, position: int | None = None) -> str:
+    """Common table expressions: `expected`, the newest acked attempt of each message, and `emitted`.
+
+    Of what is `gone` the stream may hold nothing any more.
+    """
+    published = "" if position is None else f"AND fold <= {position}"
+    return f"""expected AS (
+        SELECT *, {trim.is_gone()} AS gone FROM (
             SELECT *, row_number() OVER (
                 PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC) AS n
-            FROM ledger WHERE live_in IS NULL AND state = 'acked' AND fold <= {one.position})
+            FROM ledger WHERE live_in IS NULL AND state = 'acked' {published})
         WHERE n = 1),
         emitted AS (
             SELECT _root_id AS id, count(*) AS tuples FROM stream WHERE _kind IS NULL GROUP BY _root_id)"""
+
+
+def acked_tuples(store: Store, stream: str, before: Trim, after: Trim) -> int:
+    """How many tuples of a stream belong to acked messages that go with the second trimming."""
+    (row,) = query(
+        f"""WITH {_expected(before)}
+        SELECT coalesce(sum(tuples), 0) AS tuples FROM expected JOIN emitted ON root_id = id
+        WHERE NOT gone AND {after.is_gone()}""",
+        ledger=store.require(LEDGER),
+        stream=store.require(stream),
+    )
+    return int(row["tuples"])
+
+
+def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str, list[Finding]]:
+    if one.stream is None:
+        return {}
+    expected = _expected(trim, one.position)
     tables = {"ledger": ledger, "stream": one.stream}
     if one.table is None:
         rows = query(
-            f"WITH {expected} SELECT expected.* FROM expected JOIN emitted ON root_id = id", **tables
+            f"WITH {expected} SELECT expected.* FROM expected JOIN emitted ON root_id = id WHERE NOT gone",
+            **tables,
         )
         return {"lost": [Finding(message_name(row), "acked, but nothing is published") for row in rows]}
     tables["published"] = one.table
     if one.counted:
-        return _aggregated(expected, tables, one.counted)
+        return _aggregated(expected, tables, one.counted, trim.tuples.get(one.component, 0))
     rows = query(
         f"""WITH {expected},
         found AS (SELECT _root_id AS found_id, count(*) AS found FROM published
             WHERE _root_id IS NOT NULL GROUP BY _root_id),
-        wanted AS (SELECT * FROM expected JOIN emitted ON root_id = id)
+        wanted AS (SELECT * FROM expected LEFT JOIN emitted ON root_id = id WHERE gone OR id IS NOT NULL)
         SELECT wanted.spout, wanted.source_partition, wanted.source_offset, found_id, tuples, found,
             old.spout AS old_spout, old.source_partition AS old_partition, old.source_offset AS old_offset
         FROM wanted FULL JOIN found ON root_id = found_id
         LEFT JOIN ledger old ON old.root_id = found_id AND old.state = 'acked' AND old.live_in IS NULL
             AND old.fold <= {one.position} AND wanted.root_id IS NULL
-        WHERE found_id IS NULL OR wanted.root_id IS NULL OR tuples <> found""",
+        WHERE wanted.root_id IS NULL OR (NOT gone AND (found_id IS NULL OR tuples <> found))""",
         **tables,
     )
     findings: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
@@ -234,10 +259,13 @@ def _published(ledger: DeltaTable, one: PublishedTable) -> dict[str, list[Findin
     return findings
 
 
-def _aggregated(expected: str, tables: dict[str, DeltaTable], counted: str) -> dict[str, list[Finding]]:
+def _aggregated(
+    expected: str, tables: dict[str, DeltaTable], counted: str, gone: int
+) -> dict[str, list[Finding]]:
     (row,) = query(
         f"""WITH {expected}
-        SELECT (SELECT coalesce(sum(tuples), 0) FROM expected JOIN emitted ON root_id = id) AS tuples,
+        SELECT {gone} + (SELECT coalesce(sum(tuples), 0) FROM expected JOIN emitted ON root_id = id
+                WHERE NOT gone) AS tuples,
             (SELECT coalesce(sum({counted}), 0) FROM published) AS found""",
         **tables,
     )

@@ -43,7 +43,6 @@ class Event:
     ack_val: int = 0  # XOR of the ids of the tuples consumed and emitted, signed 64 bits
     emitted: int = 0  # tuples, counted by edge
     consumed: int = 0  # tuples, counted by edge
-    emitted_val: int | None = None  # XOR of the ids emitted alone, where exactly one bolt reads them
     spout: str | None = None  # on init and lost, as the four that follow
     source_partition: str | None = None
     source_offset: int | None = None

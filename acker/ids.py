@@ -1,30 +1,30 @@
 """Ids of roots and of tuples: 64 well-mixed bits each.
 
-A tuple's id is never stored. Delta's row tracking gives every row a stable `_metadata.row_id`, and the
-id of a tuple on an edge is a hash of the two; a row read by two bolts is two edges, as in Storm. Row
-ids repeat from table to table, so the emitter is part of the edge.
+A tuple's id is never stored. A file of a Delta table has a name of its own and never changes, so a row's
+number in its file tells it from all others, and its id on an edge is a hash of the three. A row read by two
+bolts is two edges, as in Storm.
 """
 
 import hashlib
 from collections.abc import Sequence
 from functools import reduce
+from operator import xor
 
+import polars as pl
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from acker.steady import steady
 
-ROW_ID = "_metadata.row_id"
+# The constants of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
+_GAMMA = 0x9E3779B97F4A7C15
+_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LAST_SHIFT = 31
 
 
 def hash64(text: str) -> int:
     """A signed 64-bit hash of `text`, the same on every machine and in every process."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
-
-
-def edge_id(emitter: str, consumer: str) -> int:
-    """The id of the edge from one component to another, signed 64 bits."""
-    return hash64(f"{emitter}>{consumer}")
 
 
 def root_id(topology: str, spout: str, batch: int, attempt: Column) -> Column:
@@ -41,10 +41,28 @@ def root_id(topology: str, spout: str, batch: int, attempt: Column) -> Column:
     )
 
 
-def tuple_ids(emitter: str, consumers: Sequence[str]) -> Column:
+def tuple_ids(emitter: str, consumers: Sequence[str], file: str, row: pl.Expr) -> pl.Expr:
     """XOR of the ids that a row of the emitter's stream has, one per consumer; 0 where nobody reads it.
 
-    For a DataFrame read straight from the stream, where `_metadata.row_id` is still there.
+    Args:
+        file: the name of the row's file, without its folder.
+        row: the row's number in the file.
     """
-    ids = [F.xxhash64(F.col(ROW_ID), F.lit(edge_id(emitter, consumer))) for consumer in consumers]
-    return reduce(lambda left, right: left.bitwiseXOR(right), ids, F.lit(0).cast("bigint"))
+    ids = [_random(hash64(f"{emitter}>{consumer}/{file}"), row) for consumer in consumers]
+    return reduce(xor, ids).reinterpret(signed=True) if ids else pl.lit(0, pl.Int64)
+
+
+def _random(seed: int, index: pl.Expr) -> pl.Expr:
+    """The `index`-th number of the SplitMix64 generator of a seed; UInt64, whose products wrap around."""
+    state = index.cast(pl.UInt64) * _unsigned(_GAMMA) + _unsigned(seed % 2**64)
+    for shift, factor in _MIX:
+        state = _shifted(state, shift) * _unsigned(factor)
+    return _shifted(state, _LAST_SHIFT)
+
+
+def _shifted(state: pl.Expr, bits: int) -> pl.Expr:
+    return state ^ (state // _unsigned(2**bits))
+
+
+def _unsigned(value: int) -> pl.Expr:
+    return pl.lit(value, pl.UInt64)

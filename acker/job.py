@@ -1,22 +1,21 @@
 """The acker job: read at fixed versions, fold, and commit the whole result at once."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import reduce
-from itertools import chain
+from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
-from acker.events import Kind
 from acker.fold import FoldInput, ledger_rows
-from acker.ledger import APP, Fold, live_extent, live_rows, read_fold
-from acker.retry import RetryPolicy, delay_after
+from acker.frames import STREAM, columns_of, files_of, scan
+from acker.ledger import APP, Fold, read_fold
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
-from acker.steady import steady
-from acker.tables import Store, query
+from acker.tables import Store, append_rows, in_batches
 from acker.timeouts import Timeouts, Turn
+from acker.worker import run_in_worker
 
 
 @dataclass(frozen=True)
@@ -27,109 +26,116 @@ class FoldRequest:
         previous: the newest fold, None before the first.
         events_version: of the events table, up to which to fold.
         logged: component -> its newest batch logged at that version.
-        waiting: see `FoldInput`.
+        waiting: component -> batches of its stream that a bolt has yet to take.
         spouts: see `FoldInput`.
-        highest_attempt: among the inits and losses that this fold sees first; 1 where there are none.
+        delays: see `FoldInput`.
     """
 
     previous: Fold | None
     events_version: int
     logged: Mapping[str, int]
-    waiting: DataFrame | None
+    waiting: Mapping[str, Sequence[int]]
     spouts: Collection[str]
-    highest_attempt: int
+    delays: Sequence[float | None]
     timeouts: Timeouts
-    retry: RetryPolicy
     now: datetime
+
+    @property
+    def number(self) -> int:
+        """Of the fold to come."""
+        return 1 if self.previous is None else self.previous.number + 1
+
+    @property
+    def turn(self) -> Turn:
+        """Where the window stands in it."""
+        return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
 
 
 def run_fold(store: Store, spark: SparkSession, request: FoldRequest) -> Fold:
-    """Fold once and return the row of the fold that has this number now, ours or a faster client's."""
-    number = 1 if request.previous is None else request.previous.number + 1
-    turn = request.timeouts.turn(request.previous.turn if request.previous else None, request.now)
-    fold = _input(store, spark, request, turn)
-    rows = ledger_rows(fold)
-    stamped = rows.select(
-        "*",
-        F.when(F.col("live"), steady(number, "root_id", "bigint")).alias("live_in"),
-        steady(number, "root_id", "bigint").alias("fold"),
-        steady(request.events_version, "root_id", "bigint").alias("events_version"),
-        steady(request.now, "root_id").alias("folded_at"),
-    ).drop("live")
-    own = _own_row(fold, number, request)
-    store.append(own.unionByName(stamped, allowMissingColumns=True), LEDGER, APP, number)
-    return read_fold(store.require(LEDGER), number)
+    """Fold once and return the row of the fold that has this number now, ours or a faster client's.
+
+    Raises:
+        StoreError: the fold could not be committed.
+    """
+    run_in_worker(spark, partial(_commit, store, request))
+    return read_fold(store.require(LEDGER), request.number)
 
 
-def _input(store: Store, spark: SparkSession, request: FoldRequest, turn: Turn) -> FoldInput:
-    previous = request.previous
-    if previous is None:
-        live, highest, retrying = spark.createDataFrame([], SCHEMAS[LEDGER].columns), 1, False
-    else:
-        live = live_rows(store, spark, previous)
-        highest, retrying = live_extent(store, previous)
-    attempts = range(1, max(highest, request.highest_attempt) + 1)
-    return FoldInput(
-        live=live,
-        events=new_events(store, spark, request),
-        waiting=request.waiting,
+def _commit(store: Store, request: FoldRequest) -> None:
+    events = _new_events(store, request).collect(engine="streaming")
+    fold = FoldInput(
+        live=_live_rows(store, request.previous),
+        events=events.lazy(),
+        waiting=_waiting(store, request.waiting),
         spouts=request.spouts,
-        retrying=retrying,
-        failures=_any_failures(store, request),
-        delays=[delay_after(request.retry, attempt) for attempt in attempts],
-        turn=turn,
+        delays=request.delays,
+        turn=request.turn,
         timeouts=request.timeouts,
         now=request.now,
     )
+    number = pl.lit(request.number, pl.Int64)
+    rows = ledger_rows(fold).select(
+        pl.exclude("live"),
+        pl.when("live").then(number).alias("live_in"),
+        number.alias("fold"),
+        pl.lit(request.events_version, pl.Int64).alias("events_version"),
+        pl.lit(request.now).alias("folded_at"),
+    )
+    # Polars has no type for `logged`, a map, which the fold's own row alone has.
+    schema = SCHEMAS[LEDGER].arrow()
+    columns = [field for field in schema if field.name in rows.columns]
+    of_roots = rows.select([field.name for field in columns]).to_arrow().cast(pa.schema(columns))
+    own = pa.Table.from_pylist([_own_row(request, events.height)], schema)
+    both = pa.concat_tables([own, of_roots], promote_options="default")
+    append_rows(store.require(LEDGER), both, APP, request.number)
 
 
-def new_events(store: Store, spark: SparkSession, request: FoldRequest) -> DataFrame:
+def _live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
+    """Pending and retrying rows of a fold, at the version at which the fold was found."""
+    if fold is None:
+        return scan([], columns_of(LEDGER))
+    table = store.require(LEDGER, fold.ledger_version)
+    return scan(table.file_uris(file_pruning_predicate=f"live_in = {fold.number}"), columns_of(LEDGER))
+
+
+def _new_events(store: Store, request: FoldRequest) -> pl.LazyFrame:
     """Events of the batches that no fold has seen, at the fixed version.
 
     They are found by component and batch, on which files are skipped, and not by the change data
-    feed: that one reads every row through the JVM's row objects (`docs/performance.md`).
+    feed, which reads every commit's files on top of the log.
     """
-    ranges = [
-        (F.col("component") == component) & F.col("batch").between(low, high)
-        for component, low, high in _new_batches(request)
-    ]
-    if not ranges:
-        return spark.createDataFrame([], SCHEMAS[EVENTS].columns)
-    return store.read(spark, EVENTS, request.events_version).where(reduce(lambda a, b: a | b, ranges))
-
-
-def _new_batches(request: FoldRequest) -> list[tuple[str, int, int]]:
-    """(component, first, last) of the logged batches that no fold has seen."""
     folded = request.previous.logged if request.previous else {}
-    new = [(name, folded.get(name, 0) + 1, newest) for name, newest in sorted(request.logged.items())]
-    return [(name, low, high) for name, low, high in new if low <= high]
+    new = " OR ".join(
+        f"(component = '{name}' AND batch > {folded.get(name, 0)} AND batch <= {newest})"
+        for name, newest in request.logged.items()
+        if newest > folded.get(name, 0)
+    )
+    if not new:
+        return scan([], columns_of(EVENTS))
+    table = store.require(EVENTS, request.events_version)
+    files = table.file_uris(file_pruning_predicate=new)
+    return scan(files, columns_of(EVENTS)).filter(pl.sql_expr(new))
 
 
-def _any_failures(store: Store, request: FoldRequest) -> bool:
-    """Whether a fail or a loss was logged since the fold before; Delta's statistics leave the rest out."""
-    ranges = _new_batches(request)
-    if not ranges:
-        return False
-    conditions = [
-        f"(component = '{component}' AND batch BETWEEN {low} AND {high})" for component, low, high in ranges
+def _waiting(store: Store, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame:
+    """Roots (`root_id`) of the tuples of some batches."""
+    parts = [
+        scan(files_of(store, component, batches), STREAM).filter(
+            pl.sql_expr(in_batches(batches)) & pl.col("_kind").is_null()
+        )
+        for component, batches in waiting.items()
     ]
-    sql = (
-        "SELECT count(*) AS failures FROM events "
-        f"WHERE kind IN ('{Kind.FAIL}', '{Kind.LOST}') AND ({' OR '.join(conditions)})"
-    )
-    (row,) = query(sql, events=store.require(EVENTS, request.events_version))
-    return bool(row["failures"])
+    return pl.concat([scan([], STREAM), *parts]).select(pl.col("_root_id").alias("root_id"))
 
 
-def _own_row(fold: FoldInput, number: int, request: FoldRequest) -> DataFrame:
+def _own_row(request: FoldRequest, events: int) -> dict[str, object]:
     """The fold's row of itself. Its `events` are all that it read, the late ones included."""
-    logged = chain.from_iterable((F.lit(name), F.lit(batch)) for name, batch in request.logged.items())
-    return fold.events.agg(F.count("*").alias("events")).select(
-        "events",
-        F.lit(number).cast("bigint").alias("fold"),
-        F.lit(request.events_version).cast("bigint").alias("events_version"),
-        F.lit(fold.turn.number).cast("bigint").alias("turn"),
-        F.lit(fold.turn.window).cast("bigint").alias("window"),
-        F.create_map(*logged).cast("map<string,bigint>").alias("logged"),
-        F.lit(request.now).alias("folded_at"),
-    )
+    return {
+        "fold": request.number,
+        "events_version": request.events_version,
+        "turn": request.turn.number,
+        "window": request.turn.window,
+        "logged": list(request.logged.items()),
+        "events": events,
+        "folded_at": request.now,
+    }

@@ -5,8 +5,6 @@ from datetime import datetime
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from acker.errors import StoreError
 from acker.schemas import LEDGER
@@ -92,16 +90,10 @@ def fold_counts(store: Store, fold: Fold) -> dict[str, int]:
     return {**counts, "late": fold.events - sum(row["events"] for row in rows)}
 
 
-def live_extent(store: Store, fold: Fold) -> tuple[int, bool]:
-    """The highest attempt among a fold's live rows, 1 where there are none, and whether any is retrying."""
+def highest_attempt(store: Store, fold: Fold) -> int:
+    """The highest attempt among a fold's live rows, 1 where there are none."""
     (row,) = query(
-        "SELECT max(attempt) AS highest, sum(CASE WHEN state = 'retrying' THEN 1 ELSE 0 END) AS retrying "
-        f"FROM ledger WHERE live_in = {fold.number}",
+        f"SELECT max(attempt) AS highest FROM ledger WHERE live_in = {fold.number}",
         ledger=store.require(LEDGER, fold.ledger_version),
     )
-    return row["highest"] or 1, bool(row["retrying"])
-
-
-def live_rows(store: Store, spark: SparkSession, fold: Fold) -> DataFrame:
-    """Pending and retrying rows of a fold, in Spark, at the version at which the fold was found."""
-    return store.read(spark, LEDGER, fold.ledger_version).where(F.col("live_in") == fold.number)
+    return row["highest"] or 1

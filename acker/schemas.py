@@ -9,6 +9,7 @@ BATCHES = "batches"
 EVENTS = "events"
 LEDGER = "ledger"
 REPLAY_REQUESTS = "replay_requests"
+TRIMS = "trims"
 
 _ARROW_TYPES = {
     "string": pa.string(),
@@ -52,7 +53,7 @@ SCHEMAS = {
     ),
     EVENTS: TableSchema(
         columns="""
-            root_id bigint, kind string, ack_val bigint, emitted bigint, consumed bigint, emitted_val bigint,
+            root_id bigint, kind string, ack_val bigint, emitted bigint, consumed bigint,
             spout string, source_partition string, source_offset bigint, attempt int, replaces bigint,
             component string, batch bigint, reason string, logged_at timestamp""",
         stats_columns="component,batch,kind",
@@ -76,14 +77,24 @@ SCHEMAS = {
             selection string, matched bigint""",
         stats_columns="requested_at",
     ),
+    TRIMS: TableSchema(
+        columns="""
+            trim bigint, upto map<string,bigint>, tuples map<string,bigint>, trimmed_at timestamp""",
+        stats_columns="trim",
+    ),
 }
+
+
+def stream(component: str) -> str:
+    """The table that holds a component's stream."""
+    return f"streams/{component}"
+
 
 # Columns of every stream, before the user's own. `_kind` is null on a tuple that was emitted; else the
 # row reports what became of an input: `fail` with `_error`, or `lost` on a spout's stream.
 STREAM_COLUMNS = ("_root_id", "_batch", "_kind", "_error")
 SPOUT_COLUMNS = ("_source_partition", "_source_offset", "_attempt", "_replaces")
 STREAM_PROPERTIES = {
-    "delta.enableRowTracking": "true",
-    "delta.dataSkippingStatsColumns": "_batch,_kind",  # that of `_kind` tells how many rows are tuples
+    "delta.dataSkippingStatsColumns": "_batch",
     "delta.checkpointInterval": "100",
 }

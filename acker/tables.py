@@ -1,18 +1,20 @@
-"""The only Delta reads and writes of the store.
+"""The only Delta reads and writes of the store, in appends that Delta's transaction ids make idempotent.
 
-Rows are written by Spark, in appends that Delta's transaction ids make idempotent. What a client must
-know before it plans (versions, transaction numbers, a journal row) it reads with the `deltalake`
-package, in milliseconds and without Spark. With it alone it makes the store's tables and writes the
-journal: Spark takes half a second for a row.
+Each table has one kind of writer. Streams and published tables are Spark's, which holds the user's rows. The
+store's own tables are written with the `deltalake` package, which takes milliseconds for a row where Spark
+takes half a second; with it, too, a client reads what it must know before it plans.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+
+# The exceptions by way of their module: they name another as theirs, so on the way to a worker they would
+# become copies that no `except` knows.
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, exceptions, write_deltalake
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,7 +28,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     """The Delta table at a path or URI, or None where there is none yet."""
     try:
         return DeltaTable(path, version=version)
-    except TableNotFoundError:
+    except exceptions.TableNotFoundError:
         return None
     except Exception as error:
         raise StoreError(f"The Delta table {path} cannot be read: {error}") from error
@@ -48,6 +50,19 @@ def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
         raise StoreError(f"The data of {paths} cannot be read: {error}") from error
     columns = [_values(found.column(name)) for name in found.column_names]
     return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def in_batches(batches: Sequence[int]) -> str:
+    """A SQL condition on the batches of a stream's rows, on which files are skipped."""
+    if not batches:
+        return "false"
+    runs: list[list[int]] = []  # numbers that follow each other are a range
+    for number in sorted(batches):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return "(" + " OR ".join(f"_batch BETWEEN {low} AND {high}" for low, high in runs) + ")"
 
 
 def arrow_table(stream: Any) -> pa.Table:
@@ -86,12 +101,12 @@ def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str
         )
 
 
-def append_rows(table: DeltaTable, rows: pa.Table, app: str, number: int) -> None:
+def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> None:
     """Append `rows` without Spark, once per (app, number): of clients that race, one's rows go in.
 
-    For tables that Spark never writes. `deltalake` does not look at the number. But it refuses to commit
-    where another commit of the same app went in since `table` was opened; and what had gone in before
-    is seen here.
+    `rows` is any Arrow stream. For tables that Spark never writes: `deltalake` does not look at the
+    number, but it refuses to commit where another commit of the same app went in since `table` was
+    opened; and what had gone in before is seen here.
 
     Raises:
         StoreError: the rows could not be committed.
@@ -101,7 +116,7 @@ def append_rows(table: DeltaTable, rows: pa.Table, app: str, number: int) -> Non
     once = CommitProperties(app_transactions=[Transaction(app, number)])
     try:
         write_deltalake(table, rows, mode="append", commit_properties=once)
-    except DeltaError as error:
+    except exceptions.DeltaError as error:
         if last_number(open_table(table.table_uri), app) < number:
             raise StoreError(
                 f"The commit {app} {number} did not go into {table.table_uri}: {error} Run the command again."
@@ -161,9 +176,20 @@ class Store:
                     partition_by=list(schema.partition_by),
                     configuration=schema.table_properties(),
                 )
-            except DeltaError as error:
+            except exceptions.DeltaError as error:
                 if self.open(name) is None:  # else another client was faster
                     raise StoreError(f"The table {self.path(name)} cannot be created: {error}") from error
+
+    def change(self, table: str, change: Callable[[DeltaTable], dict[str, Any]]) -> dict[str, Any]:
+        """Rewrite a table that Spark does not write, and return what `deltalake` says of it.
+
+        Raises:
+            StoreError: it could not be rewritten; another commit may have been in the way.
+        """
+        try:
+            return change(self.require(table))
+        except exceptions.DeltaError as error:
+            raise StoreError(f"{self.path(table)} could not be rewritten: {error} Run it again.") from error
 
     def read(self, spark: SparkSession, table: str, version: int | None = None) -> DataFrame:
         """The table in Spark, as of a version or as it stands."""

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from acker.job import FoldRequest, run_fold
 from acker.ledger import APP, fold_counts, newest_fold
-from acker.retry import ExponentialBackoff
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.tables import Store
 from acker.timeouts import Timeouts
@@ -25,7 +24,7 @@ FOLD_AT_MOST = 5.0
 
 SETTLED = (200_000, 2_000_000)
 SETTLED_FOLDS = 20
-NEW_ROOTS = 100_000
+NEW_ROOTS = 500_000
 HISTORY_AT_MOST = 1.1
 
 
@@ -184,11 +183,10 @@ def _fold(store: Store, spark: SparkSession, batch: int) -> dict[str, int]:
         previous=newest_fold(store),
         events_version=store.require(EVENTS).version(),
         logged={SPOUT: batch, BOLT: batch},
-        waiting=None,
+        waiting={},
         spouts=[SPOUT],
-        highest_attempt=1,
+        delays=[1.0],
         timeouts=Timeouts(),
-        retry=ExponentialBackoff(),
         now=NOW,
     )
     return fold_counts(store, run_fold(store, spark, request))

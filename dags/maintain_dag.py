@@ -1,4 +1,4 @@
-"""`<topology>.maintain`: fewer and larger files, and none that nobody reads any more."""
+"""`<topology>.maintain`: no rows and no files that nobody reads any more, and fewer and larger files."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,9 @@ from dags.wiring import SETTINGS, SHAPES, dag_of, spark_task
 from pipeline.shape import Shape
 
 DOC = """\
-Keeps the tables of `{name}` quick to read: `compact` rewrites small files, and `vacuum` deletes files that
-no version of the last {hours} hours refers to.
+Keeps the tables of `{name}` small and quick to read. `trim` deletes tuples and events that no message in
+flight and no published table needs, once they are {streams} and {events} hours old. `compact` rewrites small
+files. `vacuum` deletes files that no version of the last {files} hours refers to.
 
 **When a task fails** nothing is lost, and the next run does what this one did not.
 """
@@ -19,9 +20,14 @@ no version of the last {hours} hours refers to.
 def build(shape: Shape) -> DAG:
     """The DAG of one topology."""
     schedule = CronTriggerTimetable(SETTINGS.maintain_schedule, timezone="UTC")
-    doc = DOC.format(name=shape.name, hours=SETTINGS.retention_hours)
+    doc = DOC.format(
+        name=shape.name,
+        streams=SETTINGS.stream_retention_hours,
+        events=SETTINGS.event_retention_hours,
+        files=SETTINGS.file_retention_hours,
+    )
     with dag_of(shape, "maintain", schedule, doc) as dag:
-        _maintain_task(shape, "compact") >> _maintain_task(shape, "vacuum")
+        _maintain_task(shape, "trim") >> _maintain_task(shape, "compact") >> _maintain_task(shape, "vacuum")
     return dag
 
 

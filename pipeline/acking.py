@@ -1,13 +1,11 @@
 """The acker job of a topology: fixes what a fold reads, in an order that cannot miss a tuple in motion."""
 
-from functools import reduce
-
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from acker.errors import StoreError
 from acker.job import FoldRequest, run_fold
-from acker.ledger import Fold, fold_counts, newest_fold
+from acker.ledger import Fold, fold_counts, highest_attempt, newest_fold
+from acker.retry import delay_after
 from acker.schemas import EVENTS
 from pipeline.batch import messages_table
 from pipeline.run import Run
@@ -29,6 +27,9 @@ def fold(run: Run) -> Fold:
     version = events.version()
     logged = {name: run.journal.logged(name, version) for name in run.journal.components()}
     folded = previous.logged if previous else {}
+    highest = _highest_attempt(run, folded, logged)
+    if previous:
+        highest = max(highest, highest_attempt(run.store, previous))
     run.tell("folding", "acker", 1 + (previous.number if previous else 0))
     request = FoldRequest(
         previous=previous,
@@ -36,9 +37,8 @@ def fold(run: Run) -> Fold:
         logged=logged,
         waiting=waiting(run, logged),
         spouts=[spout.name for spout in run.topology.spouts],
-        highest_attempt=_highest_attempt(run, folded, logged),
+        delays=[delay_after(run.topology.retry, attempt) for attempt in range(1, highest + 1)],
         timeouts=run.topology.timeouts,
-        retry=run.topology.retry,
         now=now,
     )
     result = run_fold(run.store, run.spark, request)
@@ -46,13 +46,12 @@ def fold(run: Run) -> Fold:
     return result
 
 
-def waiting(run: Run, logged: dict[str, int]) -> DataFrame | None:
-    """Roots (`_root_id`) of tuples in logged batches that a bolt among their edges has not logged yet."""
-    frames = [
-        run.tuples(upstream, batches).select("_root_id")
-        for (upstream, _), batches in waiting_batches(run, logged).items()
-    ]
-    return reduce(lambda a, b: a.unionByName(b), frames) if frames else None
+def waiting(run: Run, logged: dict[str, int]) -> dict[str, list[int]]:
+    """Component -> its logged batches that a bolt among their edges has not logged yet."""
+    found: dict[str, set[int]] = {}
+    for (upstream, _), batches in waiting_batches(run, logged).items():
+        found.setdefault(upstream, set()).update(batches)
+    return {upstream: sorted(batches) for upstream, batches in found.items()}
 
 
 def waiting_batches(run: Run, logged: dict[str, int]) -> dict[tuple[str, str], list[int]]:

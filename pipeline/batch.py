@@ -16,14 +16,14 @@ from pyspark.sql import functions as F
 from acker.errors import BoltError, TopologyError
 from acker.events import Kind
 from acker.ids import root_id
-from acker.schemas import EVENTS, STREAM_PROPERTIES
+from acker.log import LogRequest, run_log
+from acker.schemas import STREAM_PROPERTIES, stream
 from acker.steady import steady
 from acker.tables import arrow_table, query
 from pipeline.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
 from pipeline.journal import Batch, BatchKind
-from pipeline.log import bolt_events, spout_events
 from pipeline.poison import Frames, error_of, find_poison, row_error
-from pipeline.run import Run, stream, user_columns
+from pipeline.run import Run, user_columns
 from pipeline.spouts import History, Range
 from pipeline.targets import refusals
 from pipeline.topology import Component
@@ -69,14 +69,9 @@ def finish(run: Run, component: Component, batch: Batch) -> None:
             _write_bolt(run, component, batch)
     run.tell("written", component.name, batch.number)
     if run.journal.logged(component.name) < batch.number:
-        events = spout_events(run, batch) if component.is_spout else bolt_events(run, component, batch)
-        stamped = events.select(
-            "*",
-            F.lit(component.name).alias("component"),
-            steady(batch.number, "root_id", "bigint").alias("batch"),
-            steady(run.clock(), "root_id").alias("logged_at"),
-        )
-        run.store.append(stamped, EVENTS, component.name, batch.number)
+        inputs = None if component.is_spout else run.journal.inputs(batch)
+        request = LogRequest(component.name, batch.number, batch.edges, inputs, run.clock())
+        run_log(run.store, run.spark, request)
     run.tell("logged", component.name, batch.number)
 
 

@@ -25,13 +25,13 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from acker.audit import Audit
 from acker.errors import AckerError, SettingsError
 from acker.ledger import newest_fold
-from acker.schemas import LEDGER
+from acker.schemas import LEDGER, stream
 from acker.tables import Store, open_table, query
 from pipeline import render, server
 from pipeline.examples.wordcount import COUNTS, OUTAGE, SOURCES, topology
 from pipeline.journal import Journal
 from pipeline.reports import audit_report, status_report
-from pipeline.run import stream, utc_now
+from pipeline.run import utc_now
 from pipeline.settings import Settings
 from pipeline.stack import USER, ApiError, Stack, running_stack
 

@@ -1,39 +1,55 @@
 """Maintenance of a topology's tables: fewer and larger files, and no files that nobody reads any more.
 
-Streams, events and history keep all their rows. Of the ledger, rows that were live in folds before the
-newest go: each fold writes anew what is live.
+Of the ledger, rows that were live in folds before the newest go: each fold writes anew what is live. Files
+of a stream stay as they are, since the ids of the tuples that wait in them rest on them.
 """
 
+from typing import Any
+
+from deltalake import DeltaTable
+
 from acker.ledger import newest_fold
-from acker.schemas import EVENTS, LEDGER
-from pipeline.run import Run, stream
+from acker.schemas import BATCHES, EVENTS, LEDGER, stream
+from pipeline.run import Run
+
+_OWN = (BATCHES, EVENTS, LEDGER)  # those that grow
 
 
 def compact(run: Run) -> dict[str, int]:
     """Rewrite small files into larger ones. Returns how many files each table had fewer afterwards.
 
-    Row ids and transaction numbers stay, so everything else may run meanwhile.
+    Everything else may run meanwhile.
+
+    Raises:
+        StoreError: another commit was in the way.
     """
     newest = newest_fold(run.store)
     if newest is not None:
-        run.spark.sql(f"DELETE FROM delta.`{run.store.path(LEDGER)}` WHERE live_in < {newest.number}")
+        run.store.change(LEDGER, lambda table: table.delete(f"live_in < {newest.number}"))
     saved = {}
-    for name in _tables(run):
-        settled = " WHERE live_in IS NULL" if name == LEDGER else ""
-        row = run.spark.sql(f"OPTIMIZE delta.`{run.store.path(name)}`{settled}").select("metrics.*").first()
-        assert row is not None
-        saved[name] = row["numFilesRemoved"] - row["numFilesAdded"]
+    for name in _OWN:
+        metrics = run.store.change(name, _compact_settled if name == LEDGER else _compact)
+        saved[name] = metrics["numFilesRemoved"] - metrics["numFilesAdded"]
     return saved
 
 
+def _compact(table: DeltaTable) -> dict[str, Any]:
+    return table.optimize.compact()
+
+
+def _compact_settled(ledger: DeltaTable) -> dict[str, Any]:
+    return ledger.optimize.compact([("live_in", "=", "")])  # the null partition
+
+
 def vacuum(run: Run, retention_hours: int) -> list[str]:
-    """Delete files that no version younger than the retention refers to. Returns the tables' names."""
-    names = _tables(run)
-    for name in names:
+    """Delete files that no version younger than the retention refers to. Returns the tables' names.
+
+    Each table is the business of the one writer that it has: streams are Spark's.
+    """
+    for name in _OWN:
+        table = run.store.require(name)
+        table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False)
+    streams = [stream(name) for name in run.topology.components if run.store.open(stream(name)) is not None]
+    for name in streams:
         run.spark.sql(f"VACUUM delta.`{run.store.path(name)}` RETAIN {retention_hours} HOURS")
-    return names
-
-
-def _tables(run: Run) -> list[str]:
-    names = [EVENTS, LEDGER, *(stream(name) for name in run.topology.components)]
-    return [name for name in names if run.store.open(name) is not None]
+    return [*_OWN, *streams]

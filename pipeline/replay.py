@@ -12,11 +12,14 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
+
 from acker.errors import SettingsError, TopologyError
 from acker.events import State
 from acker.ledger import NOW, Fold, newest_fold
 from acker.schemas import LEDGER, REPLAY_REQUESTS, SCHEMAS
-from acker.tables import Store, query
+from acker.tables import Store, append_rows, query
+from acker.trims import newest_trim
 from pipeline.batch import finish, messages_table, plan, unfinished
 from pipeline.journal import Batch
 from pipeline.run import Run
@@ -73,6 +76,7 @@ class Matched:
 
     messages: dict[str, list[Emission]]  # by spout
     in_flight: int  # that match but for their state
+    trimmed: int = 0  # acked ones whose tuples may be gone from the streams
 
     @property
     def count(self) -> int:
@@ -157,10 +161,11 @@ def select(topology: Topology, store: Store, selection: Selection) -> Matched:
             SELECT spout AS s, source_partition AS p, source_offset AS o, max(attempt) AS attempt
             FROM now WHERE state = 'acked' GROUP BY spout, source_partition, source_offset),
         replaced AS (
-            SELECT s, p, o, root_id AS replaces FROM acked JOIN now ON spout = s
+            SELECT s, p, o, root_id AS replaces, {newest_trim(store).is_gone()} AS gone
+            FROM acked JOIN now ON spout = s
             AND source_partition = p AND source_offset = o AND now.attempt = acked.attempt
             AND state = 'acked')
-        SELECT spout, source_partition, source_offset, state, attempt, replaced.replaces AS replaces
+        SELECT spout, source_partition, source_offset, state, attempt, replaced.replaces AS replaces, gone
         FROM numbered LEFT JOIN replaced ON spout = s AND source_partition = p AND source_offset = o
         WHERE n = 1 AND (state = 'pending' OR {chosen}) {_conditions(selection)}
         ORDER BY spout, source_partition, source_offset
@@ -169,12 +174,14 @@ def select(topology: Topology, store: Store, selection: Selection) -> Matched:
     )
     messages: dict[str, list[Emission]] = {}
     found = [row for row in rows if row["state"] != State.PENDING]
-    for row in found[: selection.limit]:
+    chosen_rows = found[: selection.limit]
+    for row in chosen_rows:
         # A retrying row names the attempt to come, every other one the attempt that was.
         attempt = row["attempt"] + (row["state"] != State.RETRYING)
         emission = Emission(row["source_partition"], row["source_offset"], attempt, row["replaces"])
         messages.setdefault(row["spout"], []).append(emission)
-    return Matched(messages, len(rows) - len(found))
+    trimmed = sum(1 for row in chosen_rows if row["gone"])
+    return Matched(messages, len(rows) - len(found), trimmed)
 
 
 def _conditions(selection: Selection) -> str:
@@ -237,6 +244,12 @@ def refuse_irreversible(topology: Topology, matched: Matched) -> None:
     if all(m.replaces is None for messages in matched.messages.values() for m in messages):
         return
     for publication in topology.publications.values():
+        if publication.by and matched.trimmed:
+            raise TopologyError(
+                f"{matched.trimmed} of the acked messages cannot be replayed: their tuples were trimmed from "
+                f"the streams, so {publication.to} cannot take back what they added. Select messages that "
+                "were emitted later, or rebuild the table from its source."
+            )
         for column, aggregate in publication.aggregates.items():
             if not aggregate.reversible:
                 raise TopologyError(
@@ -258,5 +271,5 @@ def _record(
         "selection": json.dumps(described, default=str),
         "matched": matched.count,
     }
-    frame = run.spark.createDataFrame([row], SCHEMAS[REPLAY_REQUESTS].columns).coalesce(1)
-    run.store.append(frame, REPLAY_REQUESTS, request_id, 1)
+    rows = pa.Table.from_pylist([row], SCHEMAS[REPLAY_REQUESTS].arrow())
+    append_rows(run.store.require(REPLAY_REQUESTS), rows, request_id, 1)

@@ -7,11 +7,10 @@ from typing import Any
 from acker.audit import Audit, PublishedTable, audit
 from acker.errors import UnknownMessage
 from acker.ledger import NOW, newest_fold
-from acker.schemas import EVENTS, LEDGER
+from acker.schemas import EVENTS, LEDGER, stream
 from acker.tables import Store, last_number, open_table, query
 from pipeline.journal import Journal
 from pipeline.publish import COUNT, app_id, commit_note
-from pipeline.run import stream
 from pipeline.topology import Topology
 
 
@@ -22,6 +21,7 @@ def audit_report(topology: Topology, store: Store) -> Audit:
         table = open_table(publication.to)
         published.append(
             PublishedTable(
+                component=publication.component,
                 table=table,
                 stream=store.open(stream(publication.component)),
                 position=_position(store, topology, publication.component),

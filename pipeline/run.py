@@ -9,7 +9,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from acker.tables import Store
+from acker.schemas import stream
+from acker.tables import Store, in_batches
 from pipeline.journal import Journal
 from pipeline.topology import Topology
 
@@ -62,24 +63,6 @@ class Run:
         """Rows of a component's stream of some batches."""
         frame = self.store.read(self.spark, stream(component))
         return frame.where(in_batches(batches))
-
-
-def stream(component: str) -> str:
-    """The table that holds a component's stream."""
-    return f"streams/{component}"
-
-
-def in_batches(batches: list[int], column: str = "_batch") -> str:
-    """A condition on batch numbers, on which files are skipped; runs of numbers become ranges."""
-    if not batches:
-        return "false"
-    runs: list[list[int]] = []
-    for number in sorted(batches):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return "(" + " OR ".join(f"{column} BETWEEN {low} AND {high}" for low, high in runs) + ")"
 
 
 def user_columns(frame: DataFrame) -> list[str]:

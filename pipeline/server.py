@@ -58,6 +58,8 @@ _CONFS = {
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     # Joins hash where that surely fits into memory; otherwise they sort.
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
+    # A dictionary of ids that are all different is given up halfway, after it has cost its time.
+    "spark.hadoop.parquet.enable.dictionary#_root_id": "false",
     # Generated code is kept and found again by its text. 100 pieces, the default, are less than one cycle's
     # (Delta's own included), so nothing of it would ever be warm; and a stage's number, which may differ from
     # run to run, would be part of the text.

@@ -10,7 +10,7 @@ from acker.errors import SettingsError
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
 
-_STORE_SCHEMES = ("file", "s3a", "abfss", "gs", "hdfs")
+_STORE_SCHEMES = ("file", "s3a", "abfss", "gs")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 _IMPORT_STRING = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*$")
 _MEMORY = re.compile(r"^[1-9]\d*[kmgt]$", re.IGNORECASE)
@@ -35,8 +35,11 @@ class Settings:
             Default: every minute.
         acker_schedule: `PIPELINE_ACKER_SCHEDULE`, when it folds at the latest. Default: every minute.
         maintain_schedule: `PIPELINE_MAINTAIN_SCHEDULE`. Default: at 03:00.
-        retention_hours: `PIPELINE_RETENTION_HOURS`, how long Delta keeps files that the newest version of a
-            table no longer has. Default: 168, a week.
+        stream_retention_hours: `PIPELINE_STREAM_RETENTION_HOURS`, how long streams keep tuples that no
+            message in flight and no published table needs. Default: 168, a week.
+        event_retention_hours: `PIPELINE_EVENT_RETENTION_HOURS`, the same of folded events. Default: 168.
+        file_retention_hours: `PIPELINE_FILE_RETENTION_HOURS`, how long Delta keeps files that the newest
+            version of a table no longer has. Default: 168.
         approval_limit: `PIPELINE_APPROVAL_LIMIT`; a manual replay of more messages waits for a person.
             Default: 1000.
         dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, in one fold, before the check after it fails.
@@ -57,7 +60,9 @@ class Settings:
     run_schedule: str
     acker_schedule: str
     maintain_schedule: str
-    retention_hours: int
+    stream_retention_hours: int
+    event_retention_hours: int
+    file_retention_hours: int
     approval_limit: int
     dead_letters_allowed: int
     backlog_allowed: int
@@ -88,7 +93,9 @@ class Settings:
             run_schedule=value("PIPELINE_RUN_SCHEDULE", "* * * * *"),
             acker_schedule=value("PIPELINE_ACKER_SCHEDULE", "* * * * *"),
             maintain_schedule=value("PIPELINE_MAINTAIN_SCHEDULE", "0 3 * * *"),
-            retention_hours=number("PIPELINE_RETENTION_HOURS", 168),
+            stream_retention_hours=number("PIPELINE_STREAM_RETENTION_HOURS", 168),
+            event_retention_hours=number("PIPELINE_EVENT_RETENTION_HOURS", 168),
+            file_retention_hours=number("PIPELINE_FILE_RETENTION_HOURS", 168),
             approval_limit=number("PIPELINE_APPROVAL_LIMIT", 1000),
             dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
             backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
@@ -115,8 +122,8 @@ def _store(text: str) -> str:
         return str(_folder("PIPELINE_STORE", text))
     if scheme[1] not in _STORE_SCHEMES:
         raise SettingsError(
-            f"PIPELINE_STORE is {text!r}, and {scheme[1]!r} is no scheme that Spark and deltalake both "
-            f"know. Set it to a path or to a URI of {', '.join(_STORE_SCHEMES)}."
+            f"PIPELINE_STORE is {text!r}, and {scheme[1]!r} is no scheme that Spark, deltalake and "
+            f"Polars all know. Set it to a path or to a URI of {', '.join(_STORE_SCHEMES)}."
         )
     if not text[scheme.end() :].startswith("/"):
         raise SettingsError(

@@ -26,6 +26,7 @@ from pipeline.reports import status_report
 from pipeline.run import Run, Step, utc_now
 from pipeline.session import tell_soon
 from pipeline.settings import Settings
+from pipeline.trim import trim_events, trim_streams
 
 Counts = dict[str, int]
 Form = Mapping[str, Any]  # what a person filled into the replay's form
@@ -193,6 +194,13 @@ def complaints(topology: str) -> list[str]:
     return said
 
 
+def trim(run: Run) -> Counts:
+    """Delete what nobody needs any more from streams (batches, by component) and events (rows)."""
+    settings = Settings.from_env()
+    streams = trim_streams(run, timedelta(hours=settings.stream_retention_hours))
+    return streams | trim_events(run, timedelta(hours=settings.event_retention_hours))
+
+
 def compact(run: Run) -> Counts:
     """Rewrite small files; counts per table how many fewer there are."""
     return maintain.compact(run)
@@ -200,4 +208,4 @@ def compact(run: Run) -> Counts:
 
 def vacuum(run: Run) -> Counts:
     """Delete files past the retention."""
-    return {"tables": len(maintain.vacuum(run, Settings.from_env().retention_hours))}
+    return {"tables": len(maintain.vacuum(run, Settings.from_env().file_retention_hours))}

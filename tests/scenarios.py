@@ -1,6 +1,6 @@
 """Histories that the acker must judge alike wherever it runs: small named ones, and seeded random ones.
 
-A history is data, one step per fold, so the plain acker and the Spark fold take the very same input.
+A history is data, one step per fold, so the plain acker and the fold of frames take the very same input.
 """
 
 from collections.abc import Iterable, Sequence
@@ -526,7 +526,7 @@ SCENARIOS = (
 
 def histories() -> st.SearchStrategy[Scenario]:
     """Random histories, named by their seeds."""
-    return st.integers(0, 2**32 - 1).map(lambda seed: random_histories(seed, 1)[0])
+    return st.integers(0, 2**32 - 1).map(random_history)
 
 
 BOLTS = ("split", "words", "pair", "count")  # tuples go from left to right, and may skip bolts
@@ -540,8 +540,8 @@ REPLAYED = {  # how likely the next attempt of a message is to come, by the stat
 }
 
 
-def random_histories(seed: int, number: int) -> list[Scenario]:
-    """Histories that a scheduler folds at the same times, sometimes late, and under the same settings."""
+def random_history(seed: int) -> Scenario:
+    """A history under random settings whose folds come at random times, sometimes late."""
     rng = Random(seed)
     length = timedelta(minutes=10)
     lasting = Timeouts(length, windows=rng.choice([1, 2]), hard_timeout=rng.choice([None, 2 * length]))
@@ -549,8 +549,7 @@ def random_histories(seed: int, number: int) -> list[Scenario]:
     retry = ExponentialBackoff(initial_seconds=rng.choice([0, 60]), limit=rng.randrange(3))
     minutes = [rng.choice([-15, -5, 0, 5, 10, 10, 20, 40]) for _ in range(rng.randint(3, 11))]
     clock = [START + timedelta(minutes=past) for past in accumulate(minutes)]
-    names = [f"seed {seed}, history {n}" for n in range(number)]
-    return [_history(rng, Scenario(name, (), timeouts, retry), clock) for name in names]
+    return _history(rng, Scenario(f"seed {seed}", (), timeouts, retry), clock)
 
 
 def _history(rng: Random, scenario: Scenario, clock: Iterable[datetime]) -> Scenario:

@@ -8,12 +8,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.errors import SourceError
-from acker.ids import ROW_ID
 from acker.tables import open_table
 from pipeline.paths import absolute
 from pipeline.spouts.spout import History, Range
 
 PARTITION = "0"  # a Delta table has one
+_ROW_ID = "_metadata.row_id"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -108,4 +108,4 @@ class DeltaSpout:
                 f"`ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')`, "
                 "or name an integer column that identifies a row: DeltaSpout(path, key=...)."
             )
-        return F.col(ROW_ID)
+        return F.col(_ROW_ID)

@@ -77,7 +77,7 @@ def test_a_tuple_that_is_gone_from_its_stream_is_not_consumed(place):
     )
     found = query(sums, e=run.store.require("events"))
     assert sorted((row["ack_val"] == 0, row["outstanding"]) for row in found) == [
+        (False, 0),  # Delta wrote another file instead, whose tuples have other ids
+        (False, 0),
         (False, 1),
-        (True, 0),
-        (True, 0),
     ]

@@ -7,7 +7,6 @@ from acker.retry import ExponentialBackoff
 from pipeline.acking import fold
 from pipeline.batch import give_up
 from pipeline.cycle import run_cycle, run_spout
-from pipeline.maintain import compact
 from pipeline.reports import audit_report
 from pipeline.spouts import DeltaSpout
 from pipeline.tasks import take_inputs
@@ -76,15 +75,3 @@ def test_without_an_unfinished_batch_there_is_nothing_to_give_up(switched):
     switch.column = "id"
     run_cycle(run)
     assert give_up(run, run.topology.components["doubled"], "because") is None
-
-
-def test_compaction_in_the_middle_of_a_batch_changes_no_result(place, switched):
-    run, switch = switched
-    switch.column = "id"
-    run_cycle(run)
-    place.add("numbers", id=[4, 5])
-    run_spout(run, run.topology.components["numbers"])
-    compact(run)
-    run_cycle(run)
-    assert place.rows("doubled") == [(2,), (4,), (6,), (8,), (10,)]
-    assert audit_report(run.topology, run.store).passed

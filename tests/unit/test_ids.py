@@ -1,6 +1,7 @@
+import polars as pl
 import pytest
 
-from acker.ids import edge_id, hash64
+from acker.ids import hash64, tuple_ids
 
 
 @pytest.mark.parametrize(
@@ -15,12 +16,44 @@ def test_a_hash_never_changes_since_tables_hold_it(text: str, expected: int) -> 
     assert hash64(text) == expected
 
 
-def test_an_edge_never_changes_since_tables_hold_it() -> None:
-    assert edge_id("sentences", "words") == 3628523647016040228
+def ids(emitter: str, consumers: list[str], file: str = "part-0.parquet", rows: int = 3) -> list[int]:
+    row = pl.int_range(rows, eager=True)
+    return pl.select(tuple_ids(emitter, consumers, file, pl.lit(row))).to_series().to_list()
 
 
-def test_an_edge_has_a_direction() -> None:
-    assert (edge_id("a", "b"), edge_id("b", "a")) == (-9051425155926050910, -7632133109620913494)
+def test_a_tuple_id_never_changes_since_tables_hold_it() -> None:
+    assert ids("sentences", ["words"]) == [7369460471012225273, -1380812010693619613, 1911602309649635578]
+
+
+def test_a_tuple_id_is_splitmix64_of_its_edge_and_file() -> None:
+    def splitmix64(seed: int, index: int) -> int:
+        z = (seed + index * 0x9E3779B97F4A7C15) % 2**64
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        return z ^ z >> 31
+
+    seed = hash64("sentences>words/part-0.parquet")
+    assert [n % 2**64 for n in ids("sentences", ["words"])] == [splitmix64(seed, n) for n in range(3)]
+
+
+def test_a_tuple_that_two_bolts_read_is_two_edges() -> None:
+    left, right, both = ids("a", ["b"]), ids("a", ["c"]), ids("a", ["b", "c"])
+    assert both == [one ^ other for one, other in zip(left, right, strict=True)]
+
+
+def test_a_tuple_that_nobody_reads_has_no_id() -> None:
+    assert ids("a", [], rows=1) == [0]
+
+
+def test_ids_differ_by_row_file_edge_and_direction() -> None:
+    rows = 1000
+    every = [
+        *ids("a", ["b"], rows=rows),
+        *ids("b", ["a"], rows=rows),
+        *ids("a", ["c"], rows=rows),
+        *ids("a", ["b"], "part-1.parquet", rows=rows),
+    ]
+    assert len(set(every)) == 4 * rows
 
 
 def test_hashes_fill_all_64_bits() -> None:

@@ -1,0 +1,169 @@
+"""Maintenance: what goes is what nobody needs, and nothing else that anybody sees changes."""
+
+from datetime import timedelta
+
+import pytest
+from pyspark.sql import functions as F
+
+from acker.errors import TopologyError
+from acker.events import State
+from acker.tables import query
+from acker.trims import Trim, append_trim, newest_trim
+from pipeline.acking import fold
+from pipeline.aggregates import Count, Sum
+from pipeline.cycle import run_bolt, run_cycle, run_spout
+from pipeline.maintain import compact, vacuum
+from pipeline.publish import publish
+from pipeline.replay import Selection, plan_by_hand
+from pipeline.reports import audit_report, trace_report
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+from pipeline.trim import trim_events, trim_streams
+
+DAY = timedelta(days=1)
+COMPONENTS = ("numbers", "doubled", "summed")
+
+
+@pytest.fixture
+def run(place):
+    """Numbers that are published doubled, and added up by whether they are odd."""
+    topology = Topology("kept", message_timeout=None)
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id"))
+
+    @topology.bolt(numbers)
+    def doubled(tuples):
+        return tuples.select("anchor", (F.col("id") * 2).alias("twice"))
+
+    @topology.bolt(numbers)
+    def summed(tuples):
+        return tuples.select("anchor", "id", (F.col("id") % 2 == 1).alias("odd"))
+
+    topology.publish(doubled, to=place.path("doubled"))
+    topology.publish(summed, to=place.path("sums"), by="odd", aggregates={"n": Count(), "sum": Sum("id")})
+    return place.run(topology)
+
+
+def a_day_later(place, run):
+    """One cycle more, a day after the first."""
+    run_cycle(run)
+    place.clock.advance(2 * 86_400)
+    place.add("numbers", id=[4])
+    run_cycle(run)
+
+
+def batches(run, component):
+    rows = query("SELECT DISTINCT _batch FROM s", s=run.store.require(f"streams/{component}"))
+    return sorted(row["_batch"] for row in rows)
+
+
+def test_old_batches_go_and_nothing_that_was_published_changes(place, run):
+    a_day_later(place, run)
+    assert trim_streams(run, DAY) == dict.fromkeys(COMPONENTS, 1)
+    assert [batches(run, name) for name in COMPONENTS] == [[2], [2], [2]]
+    assert audit_report(run.topology, run.store).passed
+    place.add("numbers", id=[5])
+    run_cycle(run)
+    assert place.rows("doubled") == [(2,), (4,), (6,), (8,), (10,)]
+    assert place.rows("sums") == [(False, 2, 6), (True, 3, 9)]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_the_audit_still_finds_what_is_wrong_with_trimmed_messages(place, run):
+    a_day_later(place, run)
+    trim_streams(run, DAY)
+    run.spark.sql(f"INSERT INTO delta.`{place.path('doubled')}` (twice, _root_id) VALUES (7, 99)")
+    run.spark.sql(f"UPDATE delta.`{place.path('sums')}` SET _tuples = _tuples + 1 WHERE odd")
+    result = audit_report(run.topology, run.store)
+    assert (result.lost, result.unexpected, result.duplicated) == (0, 1, 1)
+
+
+def test_what_is_in_flight_holds_its_batch_and_all_after_it(place, run):
+    run_cycle(run)
+    place.add("numbers", id=[4])
+    run_spout(run, run.topology.components["numbers"])
+    run_bolt(run, run.topology.components["doubled"])
+    fold(run)
+    place.add("numbers", id=[5])
+    run_spout(run, run.topology.components["numbers"])
+    place.clock.advance(2 * 86_400)
+    assert trim_streams(run, DAY) == {"numbers": 1, "doubled": 1, "summed": 1}
+    assert batches(run, "numbers") == [2, 3]
+    run_cycle(run)
+    assert place.rows("sums") == [(False, 2, 6), (True, 3, 9)]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_what_a_publisher_has_yet_to_publish_stays(place, run):
+    for component in run.topology.spouts:
+        run_spout(run, component)
+    for bolt in run.topology.bolts:
+        run_bolt(run, bolt)
+    fold(run)
+    place.clock.advance(2 * 86_400)
+    assert trim_streams(run, DAY) == {}
+    publish(run)
+    assert trim_streams(run, DAY) == dict.fromkeys(COMPONENTS, 1)
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_what_is_younger_than_the_retention_stays(place, run):
+    a_day_later(place, run)
+    assert trim_streams(run, 3 * DAY) == {}
+
+
+def test_a_trimming_that_was_interrupted_is_carried_out_by_the_next(place, run):
+    a_day_later(place, run)
+    append_trim(run.store, Trim(1, dict.fromkeys(COMPONENTS, 1), {"summed": 3}), run.clock())
+    assert batches(run, "numbers") == [1, 2]
+    assert audit_report(run.topology, run.store).passed
+    trim_streams(run, DAY)
+    assert batches(run, "numbers") == [2]
+    assert newest_trim(run.store).number == 1
+
+
+def test_a_trimmed_message_that_was_added_up_is_not_replayed(place, run):
+    a_day_later(place, run)
+    trim_streams(run, DAY)
+    acked = Selection(states=(State.ACKED,))
+    with pytest.raises(TopologyError, match="3 of the acked messages cannot be replayed"):
+        plan_by_hand(run, acked, "why", "me")
+    later = Selection(states=(State.ACKED,), positions=(("0", 4),))
+    assert plan_by_hand(run, later, "why", "me")[0].count == 1
+
+
+def test_what_a_replay_replaces_stays_until_it_was_replaced(place, run):
+    a_day_later(place, run)
+    plan_by_hand(run, Selection(states=(State.ACKED,), positions=(("0", 1),)), "why", "me")
+    assert trim_streams(run, DAY) == {}
+    run_cycle(run)
+    assert trim_streams(run, DAY) == dict.fromkeys(COMPONENTS, 1)
+    assert place.rows("sums") == [(False, 2, 6), (True, 2, 4)]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_events_go_once_they_are_folded_and_old(place, run):
+    run_cycle(run)
+    place.clock.advance(2 * 86_400)
+    place.add("numbers", id=[4])
+    run_spout(run, run.topology.components["numbers"])
+    assert trim_events(run, DAY) == {"events": 9}
+    run_cycle(run)
+    assert place.rows("doubled") == [(2,), (4,), (6,), (8,)]
+    assert [entry.what for entry in trace_report(run.topology, run.store, "numbers:0:1")] == [
+        "acked",
+        "published",
+        "published",
+    ]
+
+
+def test_compaction_in_the_middle_of_a_batch_changes_no_result(place, run):
+    for number in range(4, 7):
+        run_cycle(run)
+        place.add("numbers", id=[number])
+    run_spout(run, run.topology.components["numbers"])
+    saved = compact(run)
+    assert saved["events"] > 0 and saved["batches"] > 0 and saved["ledger"] > 0
+    vacuum(run, 168)
+    run_cycle(run)
+    assert place.rows("doubled") == [(2,), (4,), (6,), (8,), (10,), (12,)]
+    assert audit_report(run.topology, run.store).passed

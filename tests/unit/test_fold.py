@@ -1,0 +1,66 @@
+"""The fold of frames against the plain acker: every history must give the same rows in both."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, fields
+
+import polars as pl
+import pytest
+from hypothesis import given
+
+from acker.events import LIVE, Event, LedgerRow, State
+from acker.fold import FoldInput, ledger_rows
+from acker.frames import columns_of
+from acker.oracle import Ledger
+from acker.retry import delay_after
+from acker.schemas import EVENTS, LEDGER
+from acker.timeouts import Turn
+from tests.scenarios import SCENARIOS, Scenario, Step, histories, ledgers, written
+
+COLUMNS = [column.name for column in fields(LedgerRow)]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_scenario_goes_in_frames_as_in_the_oracle(scenario: Scenario) -> None:
+    agree(scenario)
+
+
+@given(histories())
+def test_a_random_history_goes_in_frames_as_in_the_oracle(history: Scenario) -> None:
+    agree(history)
+
+
+def agree(history: Scenario) -> None:
+    """Take both ackers through a history, the frames on the rows that they left live themselves."""
+    before, live = Ledger(), ()
+    for step, after in zip(history.steps, ledgers(history), strict=True):
+        assert after.turn is not None
+        late, rows = fold(history, step, after.turn, live)
+        assert Counter(rows) == Counter(written(before, after))
+        assert late == after.late
+        before, live = after, tuple(row for row in rows if row.state in LIVE)
+
+
+def fold(history: Scenario, step: Step, turn: Turn, live: Sequence[LedgerRow]) -> tuple[int, list[LedgerRow]]:
+    """One fold as `acker.job` runs it: the late events, and the rows."""
+    attempts = [row.attempt for row in live] + [event.attempt or 1 for event in step.events]
+    found = ledger_rows(
+        FoldInput(
+            live=frame(live, LEDGER),
+            events=frame(step.events, EVENTS),
+            waiting=pl.LazyFrame({"root_id": list(step.waiting)}, {"root_id": pl.Int64}),
+            spouts=step.spouts,
+            delays=[delay_after(history.retry, n) for n in range(1, max(attempts, default=1) + 1)],
+            turn=turn,
+            timeouts=history.timeouts,
+            now=step.now,
+        )
+    )
+    rows = [LedgerRow(**{**row, "state": State(row["state"])}) for row in found.select(COLUMNS).to_dicts()]
+    return len(step.events) - found["events"].sum(), rows
+
+
+def frame(records: Iterable[LedgerRow | Event], table: str) -> pl.LazyFrame:
+    columns = columns_of(table)
+    rows = [{name: value for name, value in asdict(record).items() if name in columns} for record in records]
+    return pl.LazyFrame(rows, columns)
