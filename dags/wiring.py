@@ -14,7 +14,7 @@ from pipeline.settings import Settings
 from pipeline.shape import Shape, registered_shapes
 
 SETTINGS = Settings.from_env()
-SHAPES = registered_shapes(SETTINGS)
+SHAPES, FAULTS = registered_shapes(SETTINGS)
 
 SPARK = "spark_connect"  # the Airflow connection to the Spark Connect server
 START = datetime(2026, 1, 1, tzinfo=UTC)

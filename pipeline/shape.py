@@ -62,21 +62,20 @@ def shape_of(topology: "Topology", doc: str = "") -> Shape:
     return Shape(topology.name, doc, topology.max_pending, components, tables)
 
 
-def registered_shapes(settings: Settings) -> list[Shape]:
-    """The shapes of all registered topologies, in the order of the setting.
-
-    Raises:
-        TopologyError: one does not import, or two have the same name.
-    """
-    shapes = [_kept_shape(text, settings) for text in settings.topologies]
-    names = [shape.name for shape in shapes]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise TopologyError(
-            f"PIPELINE_TOPOLOGIES registers more than one topology called {', '.join(sorted(twice))}; "
-            "rename one."
-        )
-    return shapes
+def registered_shapes(settings: Settings) -> tuple[list[Shape], list[str]]:
+    """The shapes of the registered topologies, in the order of the setting, and what is wrong with others."""
+    shapes: dict[str, Shape] = {}
+    faults = []
+    for text in settings.topologies:
+        try:
+            shape = _kept_shape(text, settings)
+        except TopologyError as error:
+            faults.append(str(error))
+            continue
+        if shape.name in shapes:
+            faults.append(f"PIPELINE_TOPOLOGIES has more than one topology called {shape.name}; rename one.")
+        shapes.setdefault(shape.name, shape)
+    return list(shapes.values()), faults
 
 
 def _kept_shape(import_string: str, settings: Settings) -> Shape:

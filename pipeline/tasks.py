@@ -48,7 +48,7 @@ def _log_step(step: Step) -> None:
 
 
 def read_source(run: Run, spout: str) -> Counts:
-    """Emit the spout's next messages."""
+    """Emit the spout's next messages. `held_back` is among the counts where `max_pending` stops it."""
     component = run.topology.components[spout]
     batches, messages = run_spout(run, component, replays=False)
     room = room_for_new(run)
@@ -59,7 +59,8 @@ def read_source(run: Run, spout: str) -> Counts:
             run.topology.name,
             run.topology.max_pending,
         )
-    return {"batches": batches, "messages": messages, "held_back": int(room <= 0)} if batches else {}
+        return {"batches": batches, "messages": messages, "held_back": 1}
+    return {"batches": batches, "messages": messages} if batches else {}
 
 
 def take_inputs(run: Run, bolt: str, is_last_try: bool) -> Counts:

@@ -38,6 +38,15 @@ topology.publish(plain, to="plain")
 topology.publish(odd, to="odd")
 '''
 
+POLICY = '''
+def tell(context):
+    print(context["exception"])
+
+def task_policy(task):
+    if "acker" in task.dag.tags and task.task_id == "check":
+        task.on_failure_callback = tell
+'''
+
 READ = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
@@ -50,6 +59,7 @@ print("RESULT" + json.dumps({
         dag.dag_id: {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
         for dag in bag.dags.values()
     },
+    "alerts": [task.dag_id for dag in bag.dags.values() for task in dag.tasks if task.on_failure_callback],
     "docs": {dag.dag_id: dag.doc_md for dag in bag.dags.values()},
     "heavy": sorted(set(heavy) & set(sys.modules)),
 }))
@@ -129,9 +139,21 @@ def test_a_run_is_documented_by_its_topology(dags):
     assert dags["docs"]["branches.run"].startswith("Numbers, two ways.")
 
 
-def test_a_topology_that_does_not_import_is_an_import_error_that_names_it(tmp_path):
-    found = read_dags(tmp_path, "branches:topologie")
-    assert len(found["errors"]) == 4
-    assert all(
-        "branches:topologie is nothing and not a Topology" in text for text in found["errors"].values()
-    )
+def test_a_policy_of_airflows_puts_a_callback_on_the_checks(tmp_path):
+    (tmp_path / "airflow_local_settings.py").write_text(POLICY)
+    found = read_dags(tmp_path, "branches:topology")
+    assert sorted(found["alerts"]) == ["branches.acker", "branches.run"]
+
+
+def test_a_topology_that_does_not_import_is_an_import_error_and_leaves_the_others_alone(tmp_path):
+    found = read_dags(tmp_path, "branches:topologie,missing:topology,branches:topology")
+    assert {name.split(".")[0] for name in found["graph"]} == {"branches"}
+    (text,) = found["errors"].values()
+    assert "branches:topologie is nothing and not a Topology" in text
+    assert "there is no module missing" in text
+
+
+def test_two_topologies_of_one_name_are_an_import_error(tmp_path):
+    found = read_dags(tmp_path, "branches:topology,branches:topology")
+    assert len(found["graph"]) == 4
+    assert "more than one topology called branches" in str(found["errors"])

@@ -1,0 +1,52 @@
+"""Nobody runs anything for three timeouts: that is one turn of the window, and no storm of replays."""
+
+from datetime import timedelta
+
+import pytest
+from pyspark.sql import functions as F
+
+from acker.ledger import fold_counts
+from pipeline.acking import fold
+from pipeline.cycle import run_bolt, run_cycle, run_spout
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+TIMEOUT = timedelta(minutes=10)
+
+
+def chain(place, bolts):
+    """Numbers that go through some bolts, one after the other."""
+    topology = Topology("outage", message_timeout="10 minutes")
+    stream = topology.spout("numbers", DeltaSpout(place.path("numbers"), key="id"))
+    for name in bolts:
+        stream = topology.bolt(stream, name=name)(lambda tuples: tuples.withColumn("id", F.col("id") + 1))
+    return topology
+
+
+@pytest.fixture
+def halfway(place):
+    """A run whose messages have passed the first bolt and wait for the second."""
+    place.add("numbers", id=list(range(20)))
+    run = place.run(chain(place, ["first", "second"]))
+    run_spout(run, run.topology.components["numbers"])
+    run_bolt(run, run.topology.components["first"])
+    fold(run)
+    return run
+
+
+def test_messages_that_waited_out_an_outage_go_on_where_they_were(place, halfway, states):
+    place.clock.advance(3 * TIMEOUT.total_seconds())
+    assert fold_counts(halfway.store, fold(halfway)) == {"pending": 20, "late": 0}
+    run_cycle(halfway)
+    assert states(halfway) == [(offset, 1, "acked") for offset in range(20)]
+
+
+def test_messages_that_wait_for_nobody_are_given_a_whole_timeout_after_an_outage(place, halfway):
+    run = place.run(chain(place, ["first"]))  # whoever read what the first bolt emits is gone
+    place.clock.advance(3 * TIMEOUT.total_seconds())
+    turns = run.topology.timeouts.turns
+    assert turns is not None
+    for _ in range(turns - 1):
+        assert fold_counts(run.store, fold(run)) == {"pending": 20, "late": 0}
+        place.clock.advance(TIMEOUT.total_seconds() / run.topology.timeouts.windows)
+    assert fold_counts(run.store, fold(run))["timed_out"] == 20

@@ -1,0 +1,90 @@
+"""What a scheduler's tasks tell: where a spout is held back, and what an operator should look at."""
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from pipeline import tasks
+from pipeline.acking import fold
+from pipeline.cycle import run_cycle
+from pipeline.run import Run, utc_now
+
+TOPOLOGY = '''
+"""Numbers as they are."""
+import os
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+topology = Topology("plain", max_pending=3)
+numbers = topology.spout("numbers", DeltaSpout(os.environ["NUMBERS"], key="id"))
+same = topology.bolt(numbers, name="same")(lambda tuples: tuples)
+topology.publish(same, to=os.environ["NUMBERS"] + "-same")
+'''
+
+
+@pytest.fixture
+def run(place, monkeypatch):
+    """A run of a registered topology whose source has five messages, at the real time of day."""
+    (place.folder / "plain.py").write_text(TOPOLOGY)
+    monkeypatch.syspath_prepend(place.folder)
+    monkeypatch.delitem(__import__("sys").modules, "plain", raising=False)
+    monkeypatch.setenv("NUMBERS", place.add("numbers", id=[1, 2, 3, 4, 5]))
+    monkeypatch.setenv("PIPELINE_HOME", place.path("home"))
+    monkeypatch.setenv("PIPELINE_TOPOLOGIES", "plain:topology")
+    return tasks.open_run("plain", place.spark)
+
+
+def test_a_spout_says_that_it_is_held_back(run: Run, caplog):
+    caplog.set_level(logging.WARNING)
+    said = "numbers is held back: max_pending of plain, 3, is used up"
+    assert tasks.read_source(run, "numbers") == {"batches": 1, "messages": 3, "held_back": 1}
+    assert said in caplog.text
+    caplog.clear()
+    assert tasks.read_source(run, "numbers") == {"batches": 0, "messages": 0, "held_back": 1}
+    assert said in caplog.text
+
+
+def test_a_spout_goes_on_as_messages_settle(run: Run, caplog):
+    tasks.read_source(run, "numbers")
+    tasks.take_inputs(run, "same", is_last_try=False)
+    assert tasks.fold(run) == {"fold": 1, "acked": 3, "late": 0, "due": 0}
+    assert tasks.publish(run, "same") == {"commits": 1}
+    assert tasks.read_source(run, "numbers") == {"batches": 1, "messages": 2}
+
+
+def test_a_long_backlog_is_a_complaint(run: Run, monkeypatch):
+    tasks.read_source(run, "numbers")
+    fold(run)
+    assert tasks.complaints("plain") == []
+    monkeypatch.setenv("PIPELINE_BACKLOG_ALLOWED", "2")
+    assert tasks.complaints("plain") == [
+        "3 messages are in flight or waiting for a retry, more than the 2 of PIPELINE_BACKLOG_ALLOWED."
+    ]
+
+
+def test_an_acker_that_has_not_run_for_a_while_is_a_complaint(run: Run):
+    assert tasks.complaints("plain") == []  # before the first fold there is nothing to be late
+    earlier = Run(run.topology, run.store, run.spark, clock=lambda: utc_now() - timedelta(minutes=16))
+    run_cycle(earlier)
+    (said,) = tasks.complaints("plain")
+    assert said.startswith("The acker has not run since") and said.endswith("look at the DAG plain.acker.")
+    fold(run)
+    assert tasks.complaints("plain") == []
+
+
+def test_a_form_that_cannot_be_met_is_refused_before_anything_is_planned(run: Run):
+    form = {
+        "states": ["acked"],
+        "spout": None,
+        "positions": [],
+        "since": None,
+        "until": None,
+        "reason": None,
+        "limit": None,
+    }
+    assert tasks.match("plain", form) == {"matched": 0, "in_flight": 0}
+    with pytest.raises(tasks.SettingsError, match="Positions belong to a spout"):
+        tasks.match("plain", form | {"positions": ["0:1"]})
+    with pytest.raises(tasks.SettingsError, match="'x' is not a position"):
+        tasks.match("plain", form | {"positions": ["x"], "spout": "numbers"})
