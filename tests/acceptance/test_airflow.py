@@ -12,8 +12,10 @@ import pytest
 from deltalake import write_deltalake
 
 from acker.tables import Store, open_table, query
+from pipeline import tasks
 from pipeline.registry import load_topology
 from pipeline.reports import audit_report
+from pipeline.session import connect
 from pipeline.settings import Settings
 from pipeline.stack import ApiError, Stack, running_stack
 
@@ -28,7 +30,9 @@ from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 
 HERE = Path(__file__).parent
-topology = Topology("squares", retry=ExponentialBackoff(initial_seconds=0, limit=0))
+topology = Topology(
+    "squares", message_timeout="10 seconds", retry=ExponentialBackoff(initial_seconds=0, limit=0)
+)
 numbers = topology.spout("numbers", DeltaSpout(str(HERE / "numbers"), key="id"))
 
 @topology.bolt(numbers)
@@ -46,6 +50,7 @@ topology.publish(squared, to=str(HERE / "squares"))
 NEVER = "0 0 29 2 *"  # before the next one the tests start what they want to see
 DONE = ("success", "failed")
 PATIENCE_SECONDS = 300
+OUTAGE_SECONDS = 30  # three timeouts
 
 
 class Airflow:
@@ -74,6 +79,20 @@ class Airflow:
         found = self.stack.api("GET", f"dags/squares.{kind}/dagRuns/{run}/taskInstances")
         return {each["task_id"]: (each["state"], each["try_number"]) for each in found["task_instances"]}
 
+    def returned(self, kind: str, run: str, task: str, key: str) -> Any:
+        path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/xcomEntries/{key}?deserialize=true"
+        return self.stack.api("GET", path)["value"]
+
+    def answer(self, kind: str, run: str, task: str, option: str) -> None:
+        """Answer as a person does whom a task waits for, and no sooner.
+
+        Airflow asks again if the answer comes while the process that asked is still about to end.
+        """
+        wait_for(lambda: self.tasks(kind, run)[task][0] == "awaiting_input")
+        time.sleep(5)
+        path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails"
+        self.stack.api("PATCH", path, {"chosen_options": [option]})
+
     def squares(self) -> list[int]:
         table = open_table(str(self.folder / "squares"))
         rows = query("SELECT square FROM t ORDER BY square", t=table) if table else []
@@ -99,6 +118,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
         "PIPELINE_RUN_SCHEDULE": NEVER,
         "PIPELINE_ACKER_SCHEDULE": NEVER,
         "PIPELINE_MAINTAIN_SCHEDULE": NEVER,
+        "PIPELINE_APPROVAL_LIMIT": "2",
         "PYTHONPATH": str(folder),
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -158,6 +178,76 @@ def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airf
     assert airflow.run("maintain") == "success"
     result = audit_report(topology(), store(airflow))
     assert (result.verdict, result.acked, result.recovered) == ("pass", 4, 1)
+
+
+def test_a_dry_run_only_counts(airflow):
+    before = requests(airflow)
+    run = airflow.trigger("replay", states=["acked"], why="to see", dry_run=True)
+    assert airflow.finish("replay", run) == "success"
+    assert airflow.tasks("replay", run)["emit"][0] == "skipped"
+    assert airflow.returned("replay", run, "select", "matched") == 4
+    assert (requests(airflow), newest_attempts(airflow)) == (before, [1, 1, 1, 2])
+
+
+def test_a_large_replay_waits_for_a_person_and_is_not_done_if_rejected(airflow):
+    before = requests(airflow)
+    run = airflow.trigger("replay", states=["acked"], why="no reason")
+    airflow.answer("replay", run, "approve", "Reject")
+    assert airflow.finish("replay", run) == "success"
+    assert airflow.tasks("replay", run)["emit"][0] == "skipped"
+    assert (requests(airflow), newest_attempts(airflow)) == (before, [1, 1, 1, 2])
+
+
+def test_a_large_replay_is_done_once_it_is_approved(airflow):
+    run = airflow.trigger("replay", states=["acked"], why="a mended bug")
+    airflow.answer("replay", run, "approve", "Approve")
+    assert airflow.finish("replay", run) == "success"
+    wait_for(lambda: newest_attempts(airflow) == [2, 2, 2, 3])
+    assert airflow.run("run") == "success"
+    assert airflow.squares() == [1, 4, 9, 16]
+    assert ("admin", "a mended bug", 4) in requests(airflow)
+
+
+def test_an_outage_of_three_timeouts_brings_no_replays(airflow):
+    write_deltalake(str(airflow.folder / "numbers"), pa.table({"id": [5, 6]}), mode="append")
+    session = connect(airflow.stack.settings)
+    run = tasks.open_run("squares", session)
+    tasks.read_source(run, "numbers")
+    tasks.fold(run)
+    session.stop()
+    assert states(airflow) == {"acked": 4, "pending": 2}
+
+    for part in airflow.stack.parts.values():
+        part.terminate()
+    for part in airflow.stack.parts.values():
+        part.wait()
+    time.sleep(OUTAGE_SECONDS)
+    assert set(airflow.stack.supervise()) == set(airflow.stack.parts)
+    wait_for(lambda: healthy(airflow.stack))
+
+    assert airflow.run("acker") == "success"
+    assert states(airflow) == {"acked": 4, "pending": 2}
+    assert airflow.run("run") == "success"
+    wait_for(lambda: states(airflow) == {"acked": 6})
+    assert newest_attempts(airflow) == [1, 1, 2, 2, 2, 3]
+    assert query("SELECT * FROM t WHERE state = 'timed_out'", t=store(airflow).require("ledger")) == []
+
+
+def healthy(stack: Stack) -> bool:
+    try:
+        health = stack.api("GET", "monitor/health")
+    except (OSError, ApiError):
+        return False
+    return all(health[part]["status"] == "healthy" for part in ("scheduler", "dag_processor"))
+
+
+def newest_attempts(airflow: Airflow) -> list[int]:
+    """The highest acked attempt of each message, sorted."""
+    rows = query(
+        "SELECT max(attempt) AS newest FROM t WHERE state = 'acked' GROUP BY source_offset ORDER BY newest",
+        t=store(airflow).require("ledger"),
+    )
+    return [row["newest"] for row in rows]
 
 
 def topology():

@@ -38,14 +38,14 @@ topology.publish(plain, to="plain")
 topology.publish(odd, to="odd")
 '''
 
-POLICY = '''
+POLICY = """
 def tell(context):
     print(context["exception"])
 
 def task_policy(task):
     if "acker" in task.dag.tags and task.task_id == "check":
         task.on_failure_callback = tell
-'''
+"""
 
 READ = """
 import json, sys
