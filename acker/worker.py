@@ -6,6 +6,7 @@ credentials are. What runs there and everything of this package that it needs tr
 
 from collections.abc import Callable, Iterator
 
+import polars as pl
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ def run_in_worker(spark: SparkSession, work: Callable[[], None]) -> None:
     Spark may run it twice, or run on when the caller has gone, so it must be something that commits once.
 
     Raises:
-        StoreError: `work` raised it.
+        StoreError: `work` raised it, or could not read or write what it needs.
     """
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -33,7 +34,12 @@ def run_in_worker(spark: SparkSession, work: Callable[[], None]) -> None:
         try:
             work()
         except StoreError as error:
-            yield pa.RecordBatch.from_pylist([{"error": str(error)}], _ERROR)
+            said = str(error)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            said = f"The store cannot be read or written: {error}"
+        else:
+            return
+        yield pa.RecordBatch.from_pylist([{"error": said}], _ERROR)
 
     failed = spark.range(0, 1, 1, 1).mapInArrow(task, "error string").first()
     if failed is not None:

@@ -277,14 +277,22 @@ def describe(name: str, as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("action", type=click.Choice(["start", "stop", "status"]))
-def server(action: str) -> None:
-    """Start, stop or find the Spark Connect server; commands that need it start it themselves."""
+@click.argument("action", type=click.Choice(["start", "run", "stop", "status"]))
+@click.option("--port", type=click.IntRange(1, 65535), help="Of a new server; a free one by default.")
+def server(action: str, port: int | None) -> None:
+    """Start, stop or find the Spark Connect server; commands that need it start it themselves.
+
+    `run` starts it, stays, and ends it when it is ended itself, as a supervisor wants it.
+    """
     from pipeline import server as servers
 
     settings = Settings.from_env()
-    if action == "start":
-        started = servers.start(settings)
+    if action == "run":
+        from pipeline.session import serve
+
+        serve(settings, port, lambda url: click.echo(f"Spark Connect server at {url}."))
+    elif action == "start":
+        started = servers.start(settings, port=port)
         click.echo(f"Spark Connect server at {started.url}, process {started.pid}.")
     elif action == "stop":
         click.echo("Stopped." if servers.stop(settings) else "No server runs.")

@@ -5,8 +5,9 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from pipeline import server
 from pipeline.settings import Settings
 
 _DEFAULT_PORT = 15002  # Spark Connect's own
+_LOOK_SECONDS = 1.0
 
 # The client tries again for ten minutes by default. A server that has died has lost the session as well, so
 # the sooner the caller hears of it the better; five tries take 17 s.
@@ -58,6 +60,29 @@ def owned_session(settings: Settings) -> Iterator[SparkSession]:
             if not server.is_listening(*_address(url)):
                 session.client.close()  # or `stop` would try for long to tell a dead server
             session.stop()
+
+
+def serve(settings: Settings, port: int | None, tell: Callable[[str], None]) -> None:
+    """Run a server until this process is told to end, and end it then. For the main thread.
+
+    Args:
+        settings: of the server.
+        port: where it listens; a free port by default.
+        tell: called with its URL once it accepts connections.
+
+    Raises:
+        ServerError: It does not start, or another one runs already, or it ended by itself.
+    """
+    with exit_on_sigterm():
+        if server.find(settings) is not None:
+            raise ServerError(f"A server runs in {settings.home} already: `python -m pipeline server stop`.")
+        try:
+            tell(server.start(settings, owned=True, port=port).url)
+            while server.find(settings) is not None:
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            server.stop(settings)
+    raise ServerError(f"The Spark server ended by itself; see the log in {settings.home / 'server'}.")
 
 
 @contextlib.contextmanager

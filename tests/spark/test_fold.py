@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from acker.errors import StoreError
 from acker.events import Event, LedgerRow, State
 from acker.job import FoldRequest, run_fold
 from acker.ledger import Fold, fold_counts, newest_fold
@@ -121,3 +122,13 @@ def test_a_fold_goes_on_from_the_one_before(spark: SparkSession, store: Store) -
     second = run_fold(store, spark, request(2, first))
     assert fold_counts(store, second) == {"acked": 1, "late": 0, "pending": 1}
     assert ledger_of(store, "fold = 2") == Counter(written(*folded(1)))
+
+
+def test_a_fold_whose_events_are_gone_says_which_file_and_commits_nothing(
+    spark: SparkSession, store: Store
+) -> None:
+    (first, _) = sorted(store.require(EVENTS).file_uris(), key=lambda file: Path(file).stat().st_mtime)
+    Path(first).unlink()
+    with pytest.raises(StoreError, match=Path(first).name):
+        run_fold(store, spark, request(1))
+    assert newest_fold(store) is None
