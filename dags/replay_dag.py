@@ -11,7 +11,14 @@ from pipeline.shape import Shape
 
 STATES = ["retrying", "acked", "dead_letter", "lost"]
 
-MATCHED = "{{ ti.xcom_pull(task_ids='select', key='matched') }}"
+MATCHED = "{{ '{:,}'.format(ti.xcom_pull(task_ids='select', key='matched')) }}"
+CHOSEN = """\
+{% for name, value in params.items() if value %}
+- {{ name }}: {{ value | join(', ') if value is not string and value is iterable else value }}
+{%- endfor %}
+
+Rejecting leaves every message as it is.
+"""
 
 DOC = """\
 Emits messages of `{name}` again. Started by itself, or with no state chosen, it takes those whose next
@@ -33,7 +40,7 @@ def build(shape: Shape) -> DAG:
         approve = ApprovalOperator(
             task_id="approve",
             subject=f"Replay {MATCHED} messages of {shape.name}?",
-            body="Chosen: {{ params }}. Rejecting leaves every message as it is.",
+            body=CHOSEN,
         )
         emit = _emit_task(shape)
         select >> [approve, emit]

@@ -83,6 +83,12 @@ class Airflow:
         path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/xcomEntries/{key}?deserialize=true"
         return self.stack.api("GET", path)["value"]
 
+    def asked(self, kind: str, run: str, task: str) -> str:
+        """What a task asks a person."""
+        wait_for(lambda: self.tasks(kind, run)[task][0] == "awaiting_input")
+        path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails"
+        return str(self.stack.api("GET", path)["body"])
+
     def answer(self, kind: str, run: str, task: str, option: str) -> None:
         """Answer as a person does whom a task waits for, and no sooner.
 
@@ -200,6 +206,7 @@ def test_a_large_replay_waits_for_a_person_and_is_not_done_if_rejected(airflow):
 
 def test_a_large_replay_is_done_once_it_is_approved(airflow):
     run = airflow.trigger("replay", states=["acked"], why="a mended bug")
+    assert "- states: acked\n- why: a mended bug" in airflow.asked("replay", run, "approve")
     airflow.answer("replay", run, "approve", "Approve")
     assert airflow.finish("replay", run) == "success"
     wait_for(lambda: newest_attempts(airflow) == [2, 2, 2, 3])
