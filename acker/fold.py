@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from acker.events import Kind, State
-from acker.frames import columns_of
+from acker.frames import collect, columns_of
 from acker.schemas import LEDGER
 from acker.timeouts import Timeouts, Turn
 
@@ -109,7 +109,7 @@ def _decided(fold: FoldInput) -> pl.DataFrame:
         .then(pl.lit(timeout_reason(fold.timeouts.message_timeout)))
     )
     failed = (pl.col("state") == State.FAILED) & ~pl.col("superseded")
-    return roots.select(
+    rows = roots.select(
         "root_id",
         *_MESSAGE,
         "attempt",
@@ -123,7 +123,8 @@ def _decided(fold: FoldInput) -> pl.DataFrame:
         "emitted_at",
         "superseded",
         "events",
-    ).collect(engine="streaming")
+    )
+    return collect(rows)
 
 
 def _balances(fold: FoldInput) -> pl.LazyFrame:
@@ -235,25 +236,22 @@ def _still_retrying(fold: FoldInput) -> pl.DataFrame:
     )
     waiting = fold.live.filter(pl.col("state") == State.RETRYING).join(arrived, on=_MESSAGE, how="left")
     gone = ~pl.col("spout").is_in(list(fold.spouts))
-    return (
-        waiting.filter((pl.col("arrived") < pl.col("attempt")).fill_null(True))
-        .select(
-            "root_id",
-            *_MESSAGE,
-            "attempt",
-            pl.when(gone).then(pl.lit(State.LOST)).otherwise("state").alias("state"),
-            "ack_val",
-            "outstanding",
-            pl.when(gone).then(pl.lit(SPOUT_GONE)).otherwise("reason").alias("reason"),
-            pl.when(~gone).then("component").alias("component"),
-            "batch",
-            "turn",
-            "replaces",
-            "emitted_at",
-            pl.when(~gone).then("retry_at").alias("retry_at"),
-            pl.when(gone).then(fold.now).alias("settled_at"),
-            pl.lit(0).alias("events"),
-            (~gone).alias("live"),
-        )
-        .collect(engine="streaming")
+    rows = waiting.filter((pl.col("arrived") < pl.col("attempt")).fill_null(True)).select(
+        "root_id",
+        *_MESSAGE,
+        "attempt",
+        pl.when(gone).then(pl.lit(State.LOST)).otherwise("state").alias("state"),
+        "ack_val",
+        "outstanding",
+        pl.when(gone).then(pl.lit(SPOUT_GONE)).otherwise("reason").alias("reason"),
+        pl.when(~gone).then("component").alias("component"),
+        "batch",
+        "turn",
+        "replaces",
+        "emitted_at",
+        pl.when(~gone).then("retry_at").alias("retry_at"),
+        pl.when(gone).then(fold.now).alias("settled_at"),
+        pl.lit(0).alias("events"),
+        (~gone).alias("live"),
     )
+    return collect(rows)

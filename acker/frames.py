@@ -1,7 +1,6 @@
 """Delta tables as Polars frames: the files that can hold what is asked for, and nothing else is read.
 
-Polars groups ten million ids in a tenth of the time that Spark takes for it (`docs/performance.md`). This
-runs where `worker` puts it.
+Polars groups ten million ids in a tenth of the time that Spark takes for it (`docs/performance.md`).
 """
 
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 import pyarrow as pa
 
+from acker.errors import StoreError
 from acker.schemas import SCHEMAS, stream
 from acker.tables import Store, in_batches
 
@@ -63,3 +63,15 @@ def scan(paths: list[str], columns: pl.Schema, row: str | None = None) -> pl.Laz
         missing_columns="insert",
         extra_columns="ignore",
     )
+
+
+def collect(frame: pl.LazyFrame) -> pl.DataFrame:
+    """The rows of a frame over the store's files.
+
+    Raises:
+        StoreError: a file could not be read.
+    """
+    try:
+        return frame.collect(engine="streaming")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise StoreError(f"The store's files cannot be read: {error}") from error

@@ -3,19 +3,16 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from acker.fold import FoldInput, ledger_rows
-from acker.frames import STREAM, columns_of, files_of, scan
+from acker.frames import STREAM, collect, columns_of, files_of, scan
 from acker.ledger import APP, Fold, read_fold
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.tables import Store, append_rows, in_batches
 from acker.timeouts import Timeouts, Turn
-from acker.worker import run_in_worker
 
 
 @dataclass(frozen=True)
@@ -51,18 +48,13 @@ class FoldRequest:
         return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
 
 
-def run_fold(store: Store, spark: SparkSession, request: FoldRequest) -> Fold:
+def run_fold(store: Store, request: FoldRequest) -> Fold:
     """Fold once and return the row of the fold that has this number now, ours or a faster client's.
 
     Raises:
-        StoreError: the fold could not be committed.
+        StoreError: events or live rows could not be read, or the fold not be committed.
     """
-    run_in_worker(spark, partial(_commit, store, request))
-    return read_fold(store.require(LEDGER), request.number)
-
-
-def _commit(store: Store, request: FoldRequest) -> None:
-    events = _new_events(store, request).collect(engine="streaming")
+    events = collect(_new_events(store, request))
     fold = FoldInput(
         live=_live_rows(store, request.previous),
         events=events.lazy(),
@@ -88,6 +80,7 @@ def _commit(store: Store, request: FoldRequest) -> None:
     own = pa.Table.from_pylist([_own_row(request, events.height)], schema)
     both = pa.concat_tables([own, of_roots], promote_options="default")
     append_rows(store.require(LEDGER), both, APP, request.number)
+    return read_fold(store.require(LEDGER), request.number)
 
 
 def _live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:

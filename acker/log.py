@@ -6,17 +6,14 @@ A batch's own stream tells what it emitted and what failed, its inputs' streams 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 import polars as pl
-from pyspark.sql import SparkSession
 
 from acker.events import Kind
-from acker.frames import STREAM, columns_of, file_name, files_of, scan
+from acker.frames import STREAM, collect, columns_of, file_name, files_of, scan
 from acker.ids import tuple_ids
 from acker.schemas import EVENTS, SPOUT_COLUMNS
 from acker.tables import Store, append_rows, in_batches
-from acker.worker import run_in_worker
 
 _EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an input
 
@@ -37,23 +34,19 @@ class LogRequest:
     now: datetime
 
 
-def run_log(store: Store, spark: SparkSession, request: LogRequest) -> None:
+def run_log(store: Store, request: LogRequest) -> None:
     """Append the events of a batch in one commit; once, however often it is called.
 
     Raises:
-        StoreError: they could not be committed.
+        StoreError: a stream could not be read, or the events not be committed.
     """
-    run_in_worker(spark, partial(_commit, store, request))
-
-
-def _commit(store: Store, request: LogRequest) -> None:
     columns = columns_of(EVENTS)
     events = (_spout_events if request.inputs is None else _bolt_events)(store, request).with_columns(
         component=pl.lit(request.component), batch=pl.lit(request.batch), logged_at=pl.lit(request.now)
     )
     missing = {name: pl.lit(None) for name in columns if name not in events.collect_schema()}
     rows = events.with_columns(**missing).select(columns.names()).cast(columns)
-    append_rows(store.require(EVENTS), rows.collect(engine="streaming"), request.component, request.batch)
+    append_rows(store.require(EVENTS), collect(rows), request.component, request.batch)
 
 
 def _spout_events(store: Store, request: LogRequest) -> pl.LazyFrame:

@@ -11,10 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-
-# The exceptions by way of their module: they name another as theirs, so on the way to a worker they would
-# become copies that no `except` knows.
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, exceptions, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,7 +26,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     """The Delta table at a path or URI, or None where there is none yet."""
     try:
         return DeltaTable(path, version=version)
-    except exceptions.TableNotFoundError:
+    except TableNotFoundError:
         return None
     except Exception as error:
         raise StoreError(f"The Delta table {path} cannot be read: {error}") from error
@@ -116,7 +114,7 @@ def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> None:
     once = CommitProperties(app_transactions=[Transaction(app, number)])
     try:
         write_deltalake(table, rows, mode="append", commit_properties=once)
-    except exceptions.DeltaError as error:
+    except DeltaError as error:
         if last_number(open_table(table.table_uri), app) < number:
             raise StoreError(
                 f"The commit {app} {number} did not go into {table.table_uri}: {error} Run the command again."
@@ -176,7 +174,7 @@ class Store:
                     partition_by=list(schema.partition_by),
                     configuration=schema.table_properties(),
                 )
-            except exceptions.DeltaError as error:
+            except DeltaError as error:
                 if self.open(name) is None:  # else another client was faster
                     raise StoreError(f"The table {self.path(name)} cannot be created: {error}") from error
 
@@ -188,7 +186,7 @@ class Store:
         """
         try:
             return change(self.require(table))
-        except exceptions.DeltaError as error:
+        except DeltaError as error:
             raise StoreError(f"{self.path(table)} could not be rewritten: {error} Run it again.") from error
 
     def read(self, spark: SparkSession, table: str, version: int | None = None) -> DataFrame:

@@ -43,7 +43,7 @@ def measure_fold(spark: SparkSession, folder: Path, rounds: int, roots: int = RA
         shutil.copytree(store.path(EVENTS), ledger.path(EVENTS))
 
     def ours(number: int) -> None:
-        assert _fold(ledgers[number], spark, batch=1)["acked"] == roots
+        assert _fold(ledgers[number], batch=1)["acked"] == roots
 
     def polars(number: int) -> None:
         assert _polars_acked(files) == roots
@@ -93,7 +93,7 @@ def measure_history(
     copies = [_copies(_with_history(spark, folder, count), folder, rounds + 1) for count in settled]
 
     def once(store: Store) -> None:
-        assert _fold(store, spark, SETTLED_FOLDS + 1)["acked"] == NEW_ROOTS
+        assert _fold(store, SETTLED_FOLDS + 1)["acked"] == NEW_ROOTS
 
     short, long = copies
     return measure("history", HISTORY_AT_MOST, lambda n: once(long[n]), lambda n: once(short[n]), rounds)
@@ -182,7 +182,7 @@ def _complete(spark: SparkSession, events: DataFrame) -> DataFrame:
     return spark.createDataFrame([], SCHEMAS[EVENTS].columns).unionByName(events, allowMissingColumns=True)
 
 
-def _fold(store: Store, spark: SparkSession, batch: int) -> dict[str, int]:
+def _fold(store: Store, batch: int) -> dict[str, int]:
     request = FoldRequest(
         previous=newest_fold(store),
         events_version=store.require(EVENTS).version(),
@@ -193,4 +193,4 @@ def _fold(store: Store, spark: SparkSession, batch: int) -> dict[str, int]:
         timeouts=Timeouts(),
         now=NOW,
     )
-    return fold_counts(store, run_fold(store, spark, request))
+    return fold_counts(store, run_fold(store, request))

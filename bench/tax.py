@@ -80,7 +80,7 @@ def run_tracked(spark: SparkSession, source: str, folder: Path) -> None:
 
     store = Store(str(folder), topology.name)
     store.create()
-    run = Run(topology, store, spark)
+    run = Run(topology, store, lambda: spark)
     run_spout(run, sentences)
     run_bolt(run, words)
     run_bolt(run, upper)

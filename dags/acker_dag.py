@@ -5,7 +5,7 @@ from typing import Any
 from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dags.wiring import SETTINGS, SHAPES, dag_of, due, events, ledger, report, spark_task
+from dags.wiring import SETTINGS, SHAPES, dag_of, due, events, ledger, report
 from pipeline.shape import Shape
 
 DOC = """\
@@ -31,12 +31,13 @@ def build(shape: Shape) -> DAG:
 
 
 def _fold_task(shape: Shape) -> Any:
-    def step(spark: Any) -> dict[str, int]:
+    @task(outlets=[ledger(shape)], doc_md="Decides what became of each message. It needs no Spark.")
+    def fold() -> dict[str, int]:
         from pipeline import tasks
 
-        return tasks.fold(tasks.open_run(shape.name, spark))
+        return report(tasks.fold(tasks.open_run(shape.name)))
 
-    return spark_task("fold", step, outlets=[ledger(shape)])
+    return fold()
 
 
 def _due_task(shape: Shape, counts: Any) -> Any:
@@ -54,9 +55,10 @@ def _check_task(shape: Shape, counts: Any) -> Any:
     def check(counts: dict[str, int]) -> None:
         dead, lost = counts.get("dead_letter", 0), counts.get("lost", 0)
         if dead > SETTINGS.dead_letters_allowed or lost:
+            given_up = [f"{n:,} as {what}" for n, what in ((dead, "dead letters"), (lost, "lost")) if n]
             raise AirflowFailException(
-                f"Fold {counts['fold']} gave up {dead:,} messages as dead letters and {lost:,} as lost. "
-                f"`python -m pipeline audit {shape.name}` lists them."
+                f"See `python -m pipeline audit {shape.name}`: "
+                f"fold {counts['fold']} gave up messages, {' and '.join(given_up)}."
             )
 
     return check(counts)

@@ -10,8 +10,8 @@ from pipeline.shape import Shape
 
 DOC = """\
 Keeps the tables of `{name}` small and quick to read. `trim` deletes tuples and events that no message in
-flight and no published table needs, once they are {streams} and {events} hours old. `compact` rewrites small
-files. `vacuum` deletes files that no version of the last {files} hours refers to.
+flight and no published table needs, once the tuples are {streams} hours old and the events {events}.
+`compact` rewrites small files. `vacuum` deletes files that no version of the last {files} hours refers to.
 
 **When a task fails** nothing is lost, and the next run does what this one did not.
 """

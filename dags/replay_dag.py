@@ -35,7 +35,8 @@ in the table `replay_requests`.
 def build(shape: Shape) -> DAG:
     """The DAG of one topology."""
     doc = DOC.format(name=shape.name, limit=SETTINGS.approval_limit)
-    with dag_of(shape, "replay", [due(shape)], doc, params=form(shape)) as dag:
+    # One run may wait for a person while others go on; they emit one after the other.
+    with dag_of(shape, "replay", [due(shape)], doc, params=form(shape), max_active_runs=16) as dag:
         select = _select_task(shape)
         approve = ApprovalOperator(
             task_id="approve",
@@ -54,24 +55,30 @@ def form(shape: Shape) -> dict[str, Param]:
     when: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
     return {
         "states": Param(
-            [],
-            type="array",
+            None,
+            type=["null", "array"],
             items={"type": "string", "enum": STATES},
             examples=STATES,
             description="Choose by each message's newest state. None: those whose next attempt is due.",
         ),
-        "spout": Param(None, type=["null", "string"], enum=[None, *spouts], description="Only this spout's."),
+        "spout": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, *spouts],
+            values_display={"null": "any"},
+            description="Only this spout's.",
+        ),
         "positions": Param(
-            [],
-            type="array",
+            None,
+            type=["null", "array"],
             items={"type": "string", "pattern": "^.+:-?[0-9]+$"},
-            description="Only these, each PARTITION:OFFSET, one a line.",
+            description="Only these of the chosen spout, each PARTITION:OFFSET, one a line: argparse.py:882.",
         ),
         "since": Param(None, **when, description="Only those emitted at this time or later."),
         "until": Param(None, **when, description="Only those emitted at this time or earlier."),
         "reason": Param(None, type=["null", "string"], description="Only those whose reason contains this."),
         "limit": Param(None, type=["null", "integer"], minimum=1, description="At most so many messages."),
-        "why": Param("", type="string", maxLength=1000, description="Kept in replay_requests."),
+        "why": Param(None, type=["null", "string"], maxLength=1000, description="Kept in replay_requests."),
         "dry_run": Param(False, type="boolean", description="Only count what would be replayed."),
     }
 
@@ -121,6 +128,7 @@ def _emit_task(shape: Shape) -> Any:
         "emit",
         step,
         outlets=[events(shape), replayed(shape)],
+        max_active_tis_per_dag=1,
         trigger_rule="none_failed_min_one_success",
     )
 

@@ -18,6 +18,12 @@ SHAPES, FAULTS = registered_shapes(SETTINGS)
 
 SPARK = "spark_connect"  # the Airflow connection to the Spark Connect server
 START = datetime(2026, 1, 1, tzinfo=UTC)
+DESCRIPTIONS = {
+    "run": "Runs the spouts, the bolts, and publishes what is complete.",
+    "acker": "Decides what became of each message.",
+    "replay": "Emits messages again: those that are due, or by hand from a form.",
+    "maintain": "Trims, compacts and vacuums the tables.",
+}
 RETRIES = 2
 RETRY_DELAY = timedelta(seconds=10)
 
@@ -59,14 +65,14 @@ def dag_of(shape: Shape, kind: str, schedule: Any, doc: str, **options: Any) -> 
     """An empty DAG `<topology>.<kind>` with what all of them have in common."""
     return DAG(
         f"{shape.name}.{kind}",
+        description=DESCRIPTIONS[kind],
         schedule=schedule,
         start_date=START,
         catchup=False,
-        max_active_runs=1,
         doc_md=doc,
         tags=["acker", shape.name],
         default_args={"retries": RETRIES, "retry_delay": RETRY_DELAY, "owner": shape.name},
-        **options,
+        **{"max_active_runs": 1, **options},
     )
 
 

@@ -71,7 +71,7 @@ def finish(run: Run, component: Component, batch: Batch) -> None:
     if run.journal.logged(component.name) < batch.number:
         inputs = None if component.is_spout else run.journal.inputs(batch)
         request = LogRequest(component.name, batch.number, batch.edges, inputs, run.clock())
-        run_log(run.store, run.spark, request)
+        run_log(run.store, request)
     run.tell("logged", component.name, batch.number)
 
 

@@ -8,7 +8,7 @@ import getpass
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -50,19 +50,22 @@ class Context:
 
     @contextmanager
     def running(self) -> Iterator[Any]:
-        """A run with a Spark session and a progress bar."""
+        """A run with a Spark session, if it comes to need one, and a progress bar."""
         # Spark's client takes a while to import, and half of the commands do without.
         from pipeline.progress import ProgressReport
         from pipeline.run import Run
         from pipeline.session import connect
 
-        spark = connect(self.settings)
-        try:
-            with ProgressReport(self.topology, quiet=self.as_json) as report:
-                self.store.create()
-                yield Run(self.topology, self.store, spark, on_step=report)
-        finally:
-            spark.stop()
+        with ExitStack() as stack:
+
+            def session() -> Any:
+                spark = connect(self.settings)
+                stack.callback(spark.stop)
+                return spark
+
+            report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
+            self.store.create()
+            yield Run(self.topology, self.store, session, on_step=report)
 
 
 def _plain(value: Any) -> str:

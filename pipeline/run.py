@@ -35,16 +35,22 @@ class Run:
     """One run of a topology against a store.
 
     Args:
+        connect: gives the Spark session; called when the first step needs one, which folds do not.
         clock: gives the time, with a time zone; read once per step and written into rows as a literal.
         on_step: called after each step, in this thread; it may raise or never return.
     """
 
     topology: Topology
     store: Store
-    spark: SparkSession
+    connect: Callable[[], SparkSession]
     clock: Callable[[], datetime] = utc_now
     on_step: Callable[[Step], None] = lambda step: None
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The run's Spark session."""
+        return self.connect()
 
     @cached_property
     def journal(self) -> Journal:

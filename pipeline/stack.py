@@ -165,7 +165,7 @@ def _secrets(folder: Path) -> dict[str, str]:
     """The stack's passwords and keys: made once, readable by their owner alone."""
     kept = folder / "secrets.json"
     if not kept.exists():
-        made = {name: secrets.token_urlsafe(32) for name in ("jwt", "api")}
+        made = {name: secrets.token_urlsafe(64) for name in ("jwt", "api")}
         made["password"] = secrets.token_urlsafe(9)
         with open(os.open(kept, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             json.dump(made, file)

@@ -24,7 +24,7 @@ from pipeline.publish import publish_table
 from pipeline.registry import load_topology
 from pipeline.reports import status_report
 from pipeline.run import Run, Step, utc_now
-from pipeline.session import tell_soon
+from pipeline.session import connect, tell_soon
 from pipeline.settings import Settings
 from pipeline.trim import trim_events, trim_streams
 
@@ -34,13 +34,18 @@ Form = Mapping[str, Any]  # what a person filled into the replay's form
 log = logging.getLogger(__name__)
 
 
-def open_run(topology: str, spark: SparkSession) -> Run:
-    """A run of a registered topology against the deployment's store, with its steps in the task's log."""
+def open_run(topology: str, spark: SparkSession | None = None) -> Run:
+    """A run of a registered topology against the deployment's store, with its steps in the task's log.
+
+    Args:
+        topology: its name.
+        spark: the session; None for a step that needs none.
+    """
     settings = Settings.from_env()
     found = load_topology(topology, settings)
     store = Store(settings.store, found.name)
     store.create()
-    return Run(found, store, tell_soon(spark), on_step=_log_step)
+    return Run(found, store, lambda: tell_soon(spark) if spark else connect(settings), on_step=_log_step)
 
 
 def _log_step(step: Step) -> None:
@@ -89,10 +94,16 @@ def _first_line(error: Exception) -> str:
 
 
 def fold(run: Run) -> Counts:
-    """Run the acker. The counts are the fold's rows by state, and `due`, the messages to replay now."""
+    """Run the acker. The counts are the fold's rows by state, and `due`, the messages to replay now.
+
+    They are empty where nothing is live and nothing was logged.
+    """
     done = acking.fold(run)
+    counts = fold_counts(run.store, done)
+    if not any(counts.values()):
+        return {}
     due = status_report(run.topology, run.store, run.clock())["due"]
-    return {"fold": done.number, **fold_counts(run.store, done), "due": due}
+    return {"fold": done.number, **counts, "due": due}
 
 
 def publish(run: Run, component: str) -> Counts:
@@ -132,7 +143,7 @@ def replay_by_hand(run: Run, form: Form, requested_by: str, request_id: str) -> 
     for spout in run.topology.spouts:
         replay.finish_unfinished(run, spout)
     selection = selection_of(form)
-    _, batches = replay.plan_by_hand(run, selection, form["why"], requested_by, request_id)
+    _, batches = replay.plan_by_hand(run, selection, form["why"] or "", requested_by, request_id)
     for batch in batches:
         finish(run, run.topology.components[batch.component], batch)
     messages = sum(replay.size(batch) for batch in batches)

@@ -53,7 +53,7 @@ class Place:
         store = Store(self.path("store"), topology.name)
         if not Path(store.path("")).exists():
             shutil.copytree(self._empty_store, store.path(""))
-        return Run(topology, store, self.spark, clock=self.clock, on_step=on_step)
+        return Run(topology, store, lambda: self.spark, clock=self.clock, on_step=on_step)
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         """The user's columns of a published table, sorted."""

@@ -62,7 +62,9 @@ def die(folder, where):
             killing[moment]()
 
     topology = squares(folder)
-    run = Run(topology, Store(f"{folder}/store", "squares"), connect(Settings.from_env()), on_step=on_step)
+    run = Run(
+        topology, Store(f"{folder}/store", "squares"), lambda: connect(Settings.from_env()), on_step=on_step
+    )
     drain(run)
 
 
@@ -148,7 +150,7 @@ def test_two_runs_at_once_do_nothing_twice(place, settings):
     outage = Path(place.path("outage"))
     outage.touch()
     run = place.run(squares(place.folder))
-    other = replace(run, spark=connect(settings), run_id="other")
+    other = replace(run, connect=lambda: connect(settings), run_id="other")
     with ThreadPoolExecutor(2) as both:
         list(both.map(run_cycle, (run, other)))
         outage.unlink()

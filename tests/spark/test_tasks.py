@@ -65,7 +65,7 @@ def test_a_long_backlog_is_a_complaint(run: Run, monkeypatch):
 
 def test_an_acker_that_has_not_run_for_a_while_is_a_complaint(run: Run):
     assert tasks.complaints("plain") == []  # before the first fold there is nothing to be late
-    earlier = Run(run.topology, run.store, run.spark, clock=lambda: utc_now() - timedelta(minutes=16))
+    earlier = Run(run.topology, run.store, run.connect, clock=lambda: utc_now() - timedelta(minutes=16))
     run_cycle(earlier)
     (said,) = tasks.complaints("plain")
     assert said.startswith("The acker has not run since") and said.endswith("look at the DAG plain.acker.")

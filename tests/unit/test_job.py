@@ -1,6 +1,5 @@
 """The acker job in a store: one fold is one commit, whoever runs it and however often."""
 
-import shutil
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from acker.errors import StoreError
 from acker.events import Event, LedgerRow, State
@@ -20,8 +18,6 @@ from acker.oracle import Ledger
 from acker.retry import delay_after
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.tables import Store, append_rows, query
-from pipeline.session import connect
-from pipeline.settings import Settings
 from tests.scenarios import (
     RETRY,
     SOURCE,
@@ -48,10 +44,10 @@ HISTORY = Scenario("in a store", (FIRST, SECOND))
 
 
 @pytest.fixture
-def store(store_uri: str, empty_store: Path) -> Store:
+def store(store_uri: str) -> Store:
     """A store with the events of both steps, each in a version of its own."""
     found = Store(store_uri, "numbers")
-    shutil.copytree(empty_store, found.path(""))
+    found.create()
     for number, events in enumerate([FIRST.events, SECOND.events], start=1):
         append_rows(found.require(EVENTS), rows_of(events), "test", number)
     return found
@@ -98,37 +94,31 @@ def folded(index: int) -> tuple[Ledger, Ledger]:
     return found[-2], found[-1]
 
 
-def test_two_folds_of_one_number_at_once_commit_once(
-    spark: SparkSession, settings: Settings, store: Store
-) -> None:
+def test_two_folds_of_one_number_at_once_commit_once(store: Store) -> None:
     with ThreadPoolExecutor() as pool:
-        found = list(
-            pool.map(lambda session: run_fold(store, session, request(1)), [spark, connect(settings)])
-        )
+        found = list(pool.map(lambda _: run_fold(store, request(1)), range(2)))
     assert found == [first_fold()] * 2
     assert fold_counts(store, found[0]) == COUNTS
     assert ledger_of(store) == Counter(written(*folded(0)))
 
 
-def test_a_fold_that_is_repeated_after_its_commit_changes_nothing(spark: SparkSession, store: Store) -> None:
-    run_fold(store, spark, request(1))
+def test_a_fold_that_is_repeated_after_its_commit_changes_nothing(store: Store) -> None:
+    run_fold(store, request(1))
     later = request(1, events_version=2, logged={SOURCE: 2}, now=START + timedelta(hours=1))
-    assert run_fold(store, spark, later) == newest_fold(store) == first_fold()
+    assert run_fold(store, later) == newest_fold(store) == first_fold()
     assert ledger_of(store) == Counter(written(*folded(0)))
 
 
-def test_a_fold_goes_on_from_the_one_before(spark: SparkSession, store: Store) -> None:
-    first = run_fold(store, spark, request(1))
-    second = run_fold(store, spark, request(2, first))
+def test_a_fold_goes_on_from_the_one_before(store: Store) -> None:
+    first = run_fold(store, request(1))
+    second = run_fold(store, request(2, first))
     assert fold_counts(store, second) == {"acked": 1, "late": 0, "pending": 1}
     assert ledger_of(store, "fold = 2") == Counter(written(*folded(1)))
 
 
-def test_a_fold_whose_events_are_gone_says_which_file_and_commits_nothing(
-    spark: SparkSession, store: Store
-) -> None:
+def test_a_fold_whose_events_are_gone_says_which_file_and_commits_nothing(store: Store) -> None:
     (first, _) = sorted(store.require(EVENTS).file_uris(), key=lambda file: Path(file).stat().st_mtime)
     Path(first).unlink()
     with pytest.raises(StoreError, match=Path(first).name):
-        run_fold(store, spark, request(1))
+        run_fold(store, request(1))
     assert newest_fold(store) is None
