@@ -1,11 +1,12 @@
 """`make run`: count words under Airflow, through failures, retries and killings, and check the result.
 
-Starts the embedded stack, feeds the word count example, and watches. The Spark server is killed twice: once
-between a bolt's write and its log, once during a fold. LINES (100,000) sets about how many new lines are
+Starts the embedded stack, feeds the word count example, and watches. A task is killed between a bolt's write
+and its log, and Spark with it; another one in the middle of its fold. LINES (100,000) sets about how many new lines are
 fed; a second run feeds the next files. With ONCE=1 it ends by itself, its exit code the verdict; else it
 stays until Ctrl-C.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -16,6 +17,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 import click
@@ -23,7 +26,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from acker.audit import Audit
-from acker.errors import AckerError, SettingsError
+from acker.errors import AckerError, ServerError, SettingsError
 from acker.ledger import newest_fold
 from acker.schemas import LEDGER, stream
 from acker.tables import Store, open_table, query
@@ -37,6 +40,7 @@ from pipeline.stack import USER, ApiError, Stack, running_stack
 
 DEFAULT_LINES = 100_000
 _POLL_SECONDS = 1.0
+_WATCH_SECONDS = 0.005  # what is to be hit lasts a tenth of a second
 _ONCE_SECONDS = 1800  # ONCE=1 gives up after this
 _KINDS = ("run", "acker", "replay", "maintain")
 # What Java's \s is: Python's also splits at other Unicode spaces.
@@ -102,7 +106,8 @@ def watch(stack: Stack, store: Store, once: bool) -> bool:
     Returns:
         Whether it came to that; only with `once` it does not wait for ever.
     """
-    killings = [_between_write_and_log(store), _during_fold(stack)]
+    trouble: Queue[str] = Queue()
+    Thread(target=_make_trouble, args=(stack, store, trouble), daemon=True).start()
     deadline = time.monotonic() + _ONCE_SECONDS
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     console = Console()
@@ -113,11 +118,8 @@ def watch(stack: Stack, store: Store, once: bool) -> bool:
         while True:
             _tell(stack.supervise())
             states = _states(store)
-            for killing in killings[:1]:
-                if story := killing():
-                    _kill_spark(stack.settings)
-                    bar.console.print(story, style="yellow")
-                    killings.pop(0)
+            while not trouble.empty():
+                bar.console.print(trouble.get(), style="yellow")
             if OUTAGE.exists() and states.get("retrying"):
                 OUTAGE.unlink()
                 bar.console.print("The lookup service is up again; what it failed is replayed.")
@@ -145,28 +147,37 @@ def _kill_spark(settings: Settings) -> None:
         os.killpg(found.pid, signal.SIGKILL)
 
 
-def _between_write_and_log(store: Store) -> Callable[[], str]:
-    """Tells once when the bolt `words` has written a batch and not logged it."""
+def _make_trouble(stack: Stack, store: Store, said: "Queue[str]") -> None:
+    """Kill a task between a batch's write and its log, together with Spark, and then one in its fold."""
     journal = Journal(store)
 
-    def is_time() -> str:
-        written = store.last_number(stream("words"), "words")
-        if written > journal.logged("words"):
-            return f"Spark is killed between write and log of batch {written} of words."
-        return ""
+    def is_written(task: dict[str, Any]) -> bool:
+        return store.last_number(stream("words"), "words") > journal.logged("words")
 
-    return is_time
+    def is_folding(task: dict[str, Any]) -> bool:
+        attempt = f"run_id={task['dag_run_id']}/task_id=fold/attempt={task['try_number']}.log"
+        told = stack.settings.home / "airflow" / "logs" / f"dag_id={topology.name}.acker" / attempt
+        return told.exists() and "reading events" in told.read_text(errors="replace")
+
+    _kill_task(stack, "run", "words", is_written)
+    _kill_spark(stack.settings)
+    said.put("A task and Spark are killed between write and log of a batch of words.")
+    _kill_task(stack, "acker", "fold", is_folding)
+    said.put("A task is killed in the middle of its fold.")
 
 
-def _during_fold(stack: Stack) -> Callable[[], str]:
-    """Tells once when Airflow runs a fold."""
-
-    def is_time() -> str:
-        path = f"dags/{topology.name}.acker/dagRuns/~/taskInstances?state=running"
-        running = [each["task_id"] for each in stack.api("GET", path)["task_instances"]]
-        return "Spark is killed during a fold." if "fold" in running else ""
-
-    return is_time
+def _kill_task(stack: Stack, kind: str, name: str, is_time: Callable[[dict[str, Any]], bool]) -> None:
+    """Wait until Airflow runs a task and it is time, and kill the task's process."""
+    path = f"dags/{topology.name}.{kind}/dagRuns/~/taskInstances?state=running"
+    while True:
+        with contextlib.suppress(OSError, ServerError):
+            for task in stack.api("GET", path)["task_instances"]:
+                while task["task_id"] == name and task["pid"] and Path(f"/proc/{task['pid']}").exists():
+                    if is_time(task):
+                        os.kill(task["pid"], signal.SIGKILL)
+                        return
+                    time.sleep(_WATCH_SECONDS)
+        time.sleep(_POLL_SECONDS / 4)
 
 
 def _states(store: Store) -> dict[str, int]:
