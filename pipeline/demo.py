@@ -1,9 +1,9 @@
 """`make run`: count words under Airflow, through failures, retries and killings, and check the result.
 
 Starts the embedded stack, feeds the word count example, and watches. A task is killed between a bolt's write
-and its log, and Spark with it; another one in the middle of its fold. LINES (100,000) sets about how many new lines are
-fed; a second run feeds the next files. With ONCE=1 it ends by itself, its exit code the verdict; else it
-stays until Ctrl-C.
+and its log, and Spark with it; another one in the middle of its fold. LINES (100,000) sets about how many new
+lines are fed; a second run feeds the next files. With ONCE=1 it ends by itself, its exit code the verdict;
+else it stays until Ctrl-C.
 """
 
 import contextlib
