@@ -96,7 +96,7 @@ def _kept(run: Run, fold: Fold) -> dict[str, int]:
 def trim_events(run: Run, older_than: timedelta) -> dict[str, int]:
     """Delete events that were folded and that are older than the retention. Returns how many."""
     fold = newest_fold(run.store)
-    if fold is None:
+    if fold is None or not fold.logged:
         return {}
     folded = " OR ".join(f"(component = '{name}' AND batch <= {n})" for name, n in fold.logged.items())
     before = f"logged_at < to_timestamp('{(run.clock() - older_than).isoformat()}')"

@@ -156,6 +156,14 @@ def test_events_go_once_they_are_folded_and_old(place, run):
     ]
 
 
+def test_before_anything_was_logged_there_is_nothing_to_trim(run):
+    assert (trim_streams(run, DAY), trim_events(run, DAY)) == ({}, {})
+    fold(run)
+    assert (trim_streams(run, DAY), trim_events(run, DAY)) == ({}, {})
+    publish(run)
+    compact(run)
+
+
 def test_compaction_in_the_middle_of_a_batch_changes_no_result(place, run):
     for number in range(4, 7):
         run_cycle(run)
