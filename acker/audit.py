@@ -12,7 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from acker.ledger import NOW, fold_counts, newest_fold
-from acker.schemas import EVENTS, LEDGER
+from acker.schemas import EVENTS, LEDGER, of_stream, stream
 from acker.tables import Store, query
 from acker.trims import Trim, newest_trim
 
@@ -21,10 +21,11 @@ from acker.trims import Trim, newest_trim
 class PublishedTable:
     """One published table and the stream that feeds it."""
 
-    component: str
+    component: str  # or `component.stream`
     table: DeltaTable | None  # None where nothing was published yet
     stream: DeltaTable | None
     position: int  # the newest fold published
+    folded: int = 0  # the newest batch of the component in that fold
     counted: str | None = None  # on a table of aggregates, its column of tuples per row
 
 
@@ -186,7 +187,12 @@ def message_name(row: dict[str, Any]) -> str:
     return f"{row['spout']}:{row['source_partition']}:{row['source_offset']}"
 
 
-def _expected(trim: Trim, position: int | None = None) -> str:
+def _tuples(name: str, table: DeltaTable) -> str:
+    """A SQL condition on the tuples of a stream."""
+    return f"_kind IS NULL AND {of_stream(name, [field.name for field in table.schema().fields])}"
+
+
+def _expected(trim: Trim, tuples: str, position: int | None = None) -> str:
     """Common table expressions: `expected`, the newest acked attempt of each message, and `emitted`.
 
     Of what is `gone` the stream may hold nothing any more.
@@ -199,17 +205,18 @@ def _expected(trim: Trim, position: int | None = None) -> str:
             FROM ledger WHERE live_in IS NULL AND state = 'acked' {published})
         WHERE n = 1),
         emitted AS (
-            SELECT _root_id AS id, count(*) AS tuples FROM stream WHERE _kind IS NULL GROUP BY _root_id)"""
+            SELECT _root_id AS id, count(*) AS tuples FROM stream WHERE {tuples} GROUP BY _root_id)"""
 
 
-def acked_tuples(store: Store, stream: str, before: Trim, after: Trim) -> int:
+def acked_tuples(store: Store, name: str, before: Trim, after: Trim) -> int:
     """How many tuples of a stream belong to acked messages that go with the second trimming."""
+    table = store.require(stream(name))
     (row,) = query(
-        f"""WITH {_expected(before)}
+        f"""WITH {_expected(before, _tuples(name, table))}
         SELECT coalesce(sum(tuples), 0) AS tuples FROM expected JOIN emitted ON root_id = id
         WHERE NOT gone AND {after.is_gone()}""",
         ledger=store.require(LEDGER),
-        stream=store.require(stream),
+        stream=table,
     )
     return int(row["tuples"])
 
@@ -217,7 +224,8 @@ def acked_tuples(store: Store, stream: str, before: Trim, after: Trim) -> int:
 def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str, list[Finding]]:
     if one.stream is None:
         return {}
-    expected = _expected(trim, one.position)
+    tuples = _tuples(one.component, one.stream)
+    expected = _expected(trim, tuples, one.position)
     tables = {"ledger": ledger, "stream": one.stream}
     if one.table is None:
         rows = query(
@@ -227,7 +235,9 @@ def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str,
         return {"lost": [Finding(message_name(row), "acked, but nothing is published") for row in rows]}
     tables["published"] = one.table
     if one.counted:
-        return _aggregated(expected, tables, one.counted, trim.tuples.get(one.component, 0))
+        untracked = f"{tuples} AND _root_id IS NULL AND _batch <= {one.folded}"
+        gone = trim.tuples.get(one.component, 0)
+        return _aggregated(expected, untracked, tables, one.counted, gone)
     rows = query(
         f"""WITH {expected},
         found AS (SELECT _root_id AS found_id, count(*) AS found FROM published
@@ -260,12 +270,13 @@ def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str,
 
 
 def _aggregated(
-    expected: str, tables: dict[str, DeltaTable], counted: str, gone: int
+    expected: str, untracked: str, tables: dict[str, DeltaTable], counted: str, gone: int
 ) -> dict[str, list[Finding]]:
     (row,) = query(
         f"""WITH {expected}
-        SELECT {gone} + (SELECT coalesce(sum(tuples), 0) FROM expected JOIN emitted ON root_id = id
-                WHERE NOT gone) AS tuples,
+        SELECT {gone} + (SELECT count(*) FROM stream WHERE {untracked})
+            + (SELECT coalesce(sum(tuples), 0) FROM expected JOIN emitted ON root_id = id WHERE NOT gone)
+                AS tuples,
             (SELECT coalesce(sum({counted}), 0) FROM published) AS found""",
         **tables,
     )

@@ -6,28 +6,32 @@ what a component consumed and what it emitted cannot be seen apart, and a transf
 other rows the second time does no harm.
 """
 
-from functools import reduce
+from functools import partial, reduce
 
+import polars as pl
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from acker.errors import BoltError, TopologyError
 from acker.events import Kind
+from acker.held import held_back
 from acker.ids import root_id
+from acker.ledger import newest_fold
 from acker.log import LogRequest, run_log
-from acker.schemas import STREAM_PROPERTIES, stream
+from acker.schemas import HELD, STREAM_PROPERTIES, component_of, stream
 from acker.steady import steady
 from acker.tables import arrow_table, query
 from pipeline.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
+from pipeline.collector import LONGEST_REASON
+from pipeline.components import Component
 from pipeline.journal import Batch, BatchKind
 from pipeline.poison import Frames, error_of, find_poison, row_error
+from pipeline.rich import rich_rows
 from pipeline.run import Run, user_columns
 from pipeline.spouts import History, Range
 from pipeline.targets import refusals
-from pipeline.topology import Component
-from pipeline.tuples import LONGEST_REASON
 
 _WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
 _UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
@@ -51,7 +55,7 @@ def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number
         number=number,
         kind=kind,
         input=planned,
-        edges=run.topology.consumers(component.name),
+        edges=run.topology.edges(component.name),
         planned_at=run.clock(),
         run_id=run.run_id,
     )
@@ -91,11 +95,25 @@ def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
             run.tuples(upstream, numbers).select("_root_id")
             for upstream, numbers in run.journal.inputs(batch).items()
         ]
-        failed = reduce(DataFrame.union, roots).distinct()
-        kind, error = F.lit(Kind.FAIL.value), F.lit(reason[:LONGEST_REASON])
-        _append_rows(run, bolt, batch, failed.withColumns({"_kind": kind, "_error": error}))
+        failed = [_failed(reduce(DataFrame.union, roots), reason), *_let_go(run, bolt, batch, reason)]
+        _append_rows(run, bolt, batch, reduce(DataFrame.unionByName, failed))
     finish(run, bolt, batch)
     return batch
+
+
+def _failed(roots: DataFrame, reason: str) -> DataFrame:
+    """Rows that fail the roots in a column `_root_id`; those of untracked tuples are null."""
+    kind, error = F.lit(Kind.FAIL.value), F.lit(reason[:LONGEST_REASON])
+    return roots.dropna().distinct().withColumns({"_kind": kind, "_error": error})
+
+
+def _let_go(run: Run, bolt: Component, batch: Batch, reason: str) -> list[DataFrame]:
+    """Rows that fail what the bolt held back in the batch before, where it held anything."""
+    table = run.store.open(stream(bolt.name))
+    if table is None or "_held" not in {field.name for field in table.schema().fields}:
+        return []
+    before = run.rows(bolt.name, [batch.number - 1])
+    return [_failed(before.where(F.col("_kind") == HELD).select("_root_id"), reason)]
 
 
 def plan_bolt(run: Run, bolt: Component) -> Batch | None:
@@ -112,6 +130,11 @@ def plan_bolt(run: Run, bolt: Component) -> Batch | None:
         planned[upstream] = {"after": taken, "upto": upto}
     if all(each["after"] == each["upto"] for each in planned.values()):
         return None
+    if bolt.make is not None:
+        held = held_back(run.store, bolt.name, newest, newest_fold(run.store))
+        for name, oldest in held.group_by("stream").agg(pl.col("batch").min()).rows():
+            if name in planned:
+                planned[name]["held"] = oldest
     return plan(run, bolt, "next", planned, newest + 1)
 
 
@@ -122,7 +145,7 @@ def _upto(run: Run, upstream: str, consumer: str, taken: int) -> int:
         return taken
     if len(offered) == 1:
         return offered[0]
-    sizes = rows_by_batch(run, upstream)
+    sizes = rows_by_batch(run, component_of(upstream))
     room = run.topology.batch_rows
     for index, number in enumerate(offered):
         room -= sizes.get(number, 0)
@@ -169,8 +192,11 @@ def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
     kind, error = (
         F.col(name) if name in found.columns else F.lit(None).cast("string") for name in ("_kind", "_error")
     )
+    root = root_id(run.topology.name, spout.name, batch.number, F.col("_attempt"))
+    if batch.kind == "next" and spout.reliable is not True:
+        root = F.when(_is_tracked(spout, kind), root)
     rows = found.select(
-        root_id(run.topology.name, spout.name, batch.number, F.col("_attempt")).alias("_root_id"),
+        root.alias("_root_id"),
         kind.alias("_kind"),
         error.alias("_error"),
         "_source_partition",
@@ -180,6 +206,13 @@ def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
         *columns,
     )
     return refusals(run, spout.name, rows)
+
+
+def _is_tracked(spout: Component, kind: Column) -> Column:
+    """Which messages of a spout are tracked; where some are, also those whose columns cannot be read."""
+    if isinstance(spout.reliable, str):
+        return kind.isNotNull() | F.expr(spout.reliable)
+    return F.lit(spout.reliable)
 
 
 def _replayed(run: Run, spout: Component, batch: Batch) -> DataFrame:
@@ -243,13 +276,20 @@ def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
             f"the bolt now reads {', '.join(sorted(bolt.inputs))}. "
             "Finish the batch with the topology that planned it."
         )
+    if bolt.make is not None:
+        _append_rows(run, bolt, batch, refusals(run, bolt.name, rich_rows(run, bolt, batch)))
+        return
     inputs: dict[str, DataFrame] = {}
     for upstream, batches in run.journal.inputs(batch).items():
         tuples = run.tuples(upstream, batches)
-        inputs[upstream] = tuples.select("_root_id", *user_columns(tuples))
+        roots = [name for name in ("_root_id", "_root_ids") if name in tuples.columns]
+        inputs[upstream] = tuples.select(*roots, *run.columns(tuples, upstream))
+
+    let_go = _let_go(run, bolt, batch, f"{bolt.name} holds back no tuples any more")
 
     def rows_of(frames: Frames) -> DataFrame:
-        return refusals(run, bolt.name, bolt_rows(run.spark, bolt, batch.number, frames))
+        rows = refusals(run, bolt.name, bolt_rows(run.spark, bolt, batch.number, frames))
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [rows, *let_go])
 
     try:
         _append_rows(run, bolt, batch, rows_of(inputs))
@@ -266,6 +306,7 @@ def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
             "_root_id bigint, _kind string, _error string",
         )
         sound = {
-            stream: frame.where(~F.col("_root_id").isin(list(poison))) for stream, frame in inputs.items()
+            stream: frame.where(F.col("_root_id").isNull() | ~F.col("_root_id").isin(list(poison)))
+            for stream, frame in inputs.items()
         }
         _append_rows(run, bolt, batch, rows_of(sound).unionByName(failed, allowMissingColumns=True))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from acker.errors import StoreError
-from acker.schemas import BATCHES, EVENTS, SCHEMAS
+from acker.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge
 from acker.tables import Store, append_rows, query
 
 BatchKind = Literal["next", "replay"]
@@ -34,6 +34,11 @@ class Batch:
         """The newest batch of `upstream` that this bolt's batch takes in; 0 if none."""
         return int(self.input.get(upstream, {}).get("upto", 0))
 
+    def is_given(self, upstream: str, number: int) -> bool:
+        """Whether this bolt's batch was given tuples of a batch of `upstream`, new ones or held back."""
+        given = self.input.get(upstream)
+        return given is not None and given.get("held", given["after"] + 1) <= number <= given["upto"]
+
 
 @dataclass(frozen=True)
 class Journal:
@@ -46,8 +51,8 @@ class Journal:
         return self.store.last_number(BATCHES, component)
 
     def logged(self, component: str, events_version: int | None = None) -> int:
-        """Number of the component's newest logged batch, 0 before the first."""
-        return self.store.last_number(EVENTS, component, events_version)
+        """Number of the newest logged batch of a component, or of a stream's; 0 before the first."""
+        return self.store.last_number(EVENTS, component_of(component), events_version)
 
     def append(self, batch: Batch) -> Batch:
         """Plan a batch, and return the one that holds its number now: ours, or another run's."""
@@ -98,11 +103,11 @@ class Journal:
         ]
 
     def numbers_for(self, upstream: str, consumer: str, after: int, upto: int) -> list[int]:
-        """Batches of `upstream` in (after, upto] that were planned with `consumer` among their edges."""
+        """Batches of the stream `upstream` in (after, upto] that have `consumer` among their edges."""
         if upto <= after:
             return []
-        found = self.rows(f"component = '{upstream}' AND batch > {after} AND batch <= {upto}")
-        return [batch.number for batch in found if consumer in batch.edges]
+        found = self.rows(f"component = '{component_of(upstream)}' AND batch > {after} AND batch <= {upto}")
+        return [batch.number for batch in found if edge(upstream, consumer) in batch.edges]
 
     def inputs(self, batch: Batch) -> dict[str, list[int]]:
         """Per input stream the batches that a bolt's batch takes in."""

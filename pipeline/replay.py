@@ -21,9 +21,10 @@ from acker.schemas import LEDGER, REPLAY_REQUESTS, SCHEMAS
 from acker.tables import Store, append_rows, query
 from acker.trims import newest_trim
 from pipeline.batch import finish, messages_table, plan, unfinished
+from pipeline.components import Component
 from pipeline.journal import Batch
 from pipeline.run import Run
-from pipeline.topology import Component, Topology
+from pipeline.topology import Topology
 
 SELECTABLE = (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)
 

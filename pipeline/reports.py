@@ -6,8 +6,8 @@ from typing import Any
 
 from acker.audit import Audit, PublishedTable, audit
 from acker.errors import UnknownMessage
-from acker.ledger import NOW, newest_fold
-from acker.schemas import EVENTS, LEDGER, stream
+from acker.ledger import NOW, newest_fold, read_fold
+from acker.schemas import EVENTS, LEDGER, component_of, stream
 from acker.tables import Store, last_number, open_table, query
 from pipeline.journal import Journal
 from pipeline.publish import COUNT, app_id, commit_note
@@ -19,12 +19,15 @@ def audit_report(topology: Topology, store: Store) -> Audit:
     published = []
     for publication in topology.publications.values():
         table = open_table(publication.to)
+        position = _position(store, topology, publication.component)
+        fold = read_fold(store.require(LEDGER), position) if position else None
         published.append(
             PublishedTable(
                 component=publication.component,
                 table=table,
                 stream=store.open(stream(publication.component)),
-                position=_position(store, topology, publication.component),
+                position=position,
+                folded=fold.logged.get(component_of(publication.component), 0) if fold else 0,
                 counted=COUNT if publication.by else None,
             )
         )
@@ -180,9 +183,11 @@ def _event_entry(row: dict[str, Any], attempt: int) -> Entry:
         "ack": "acked by",
         "fail": "failed by",
         "reset": "reset by",
+        "join": "joined by",
         "lost": "not in source",
     }
-    detail = row["reason"] or f"{row['consumed']} tuples in, {row['emitted']} out"
+    counts = f"{row['consumed']} tuples in, {row['emitted']} out"
+    detail = row["reason"] or {"join": "with another message", "reset": ""}.get(row["kind"], counts)
     return Entry(row["logged_at"], attempt, what[row["kind"]], row["component"], row["batch"], detail)
 
 

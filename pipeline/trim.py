@@ -6,10 +6,11 @@ A stream is trimmed by whole batches from its beginning, so by whole files, and 
 from datetime import datetime, timedelta
 
 from acker.audit import acked_tuples
-from acker.ledger import Fold, newest_fold
-from acker.schemas import EVENTS, LEDGER, stream
+from acker.ledger import Fold, newest_fold, read_fold
+from acker.schemas import EVENTS, LEDGER, component_of, stream
 from acker.tables import query
 from acker.trims import Trim, append_trim, newest_trim
+from acker.untracked import untracked
 from pipeline.publish import passed
 from pipeline.run import Run
 
@@ -27,7 +28,7 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
     upto = _positions(run, fold, before, run.clock() - older_than)
     if upto != before.upto:
         tuples = {
-            name: before.tuples.get(name, 0) + acked_tuples(run.store, stream(name), before, Trim(0, upto))
+            name: before.tuples.get(name, 0) + _published(run, name, before, Trim(0, upto))
             for name, publication in run.topology.publications.items()
             if publication.by and run.store.open(stream(name)) is not None
         }
@@ -41,6 +42,13 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
     return {name: newest - before.upto.get(name, 0) for name, newest in trim.upto.items()}
 
 
+def _published(run: Run, name: str, before: Trim, after: Trim) -> int:
+    """How many tuples of a published stream go with the second trimming."""
+    first, last = (trim.upto.get(component_of(name), 0) for trim in (before, after))
+    others = untracked(run.store, name, first, last).values() if run.topology.may_be_untracked(name) else ()
+    return acked_tuples(run.store, name, before, after) + sum(others)
+
+
 def _positions(run: Run, fold: Fold, before: Trim, planned_before: datetime) -> dict[str, int]:
     """Component -> the newest batch up to which all are old enough, settled, published, and taken in."""
     kept = _kept(run, fold)
@@ -51,7 +59,7 @@ def _positions(run: Run, fold: Fold, before: Trim, planned_before: datetime) -> 
         newest = min([fold.logged.get(name, 0), *taken.get(name, [])])
         where = f"component = '{name}' AND batch > {last} AND batch <= {newest}"
         for batch in run.journal.rows(where):
-            whole = all(batch.taken(upstream) <= upto.get(upstream, 0) for upstream in component.inputs)
+            whole = all(batch.taken(name) <= upto.get(component_of(name), 0) for name in component.inputs)
             if batch.planned_at >= planned_before or batch.number >= kept.get(name, newest + 1) or not whole:
                 break
             last = batch.number
@@ -61,13 +69,18 @@ def _positions(run: Run, fold: Fold, before: Trim, planned_before: datetime) -> 
 
 
 def _taken(run: Run, fold: Fold) -> dict[str, list[int]]:
-    """Component -> up to which of its batches each of its bolts has folded."""
+    """Component -> up to which of its batches each bolt has folded, and each publisher untracked tuples."""
     taken: dict[str, list[int]] = {}
+    published = passed(run)
+    at = read_fold(run.store.require(LEDGER), published).logged if published else {}
+    for name in run.topology.publications:
+        if run.topology.may_be_untracked(name):
+            taken.setdefault(component_of(name), []).append(at.get(component_of(name), 0))
     for bolt in run.topology.bolts:
         newest = fold.logged.get(bolt.name, 0)
         batch = run.journal.read(bolt.name, newest) if newest else None
         for upstream in bolt.inputs:
-            taken.setdefault(upstream, []).append(batch.taken(upstream) if batch else 0)
+            taken.setdefault(component_of(upstream), []).append(batch.taken(upstream) if batch else 0)
     return taken
 
 

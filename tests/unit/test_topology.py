@@ -31,7 +31,7 @@ def test_a_diamond_knows_its_order_and_its_edges(topology):
     assert [component.name for component in topology.order()] == ["numbers", "left", "right", "joined"]
     assert [component.name for component in topology.bolts] == ["left", "right", "joined"]
     assert [component.name for component in topology.spouts] == ["numbers"]
-    edges = {name: topology.consumers(name) for name in topology.components}
+    edges = {name: topology.edges(name) for name in topology.components}
     assert edges == {"numbers": ("left", "right"), "joined": (), "left": ("joined",), "right": ("joined",)}
 
 
