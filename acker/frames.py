@@ -36,10 +36,12 @@ def columns_of(table: str) -> pl.Schema:
 
 
 def files_of(store: Store, component: str, batches: Sequence[int]) -> list[str]:
-    """Paths of the files of a component's stream that can hold rows of some batches."""
-    if not batches:
-        return []
-    return store.require(stream(component)).file_uris(file_pruning_predicate=in_batches(batches))
+    """Paths of the files of a component's stream that can hold rows of some batches.
+
+    None where the component never wrote, since all its batches failed their inputs without a write.
+    """
+    table = store.open(stream(component)) if batches else None
+    return [] if table is None else table.file_uris(file_pruning_predicate=in_batches(batches))
 
 
 def file_name(path: str) -> str:

@@ -12,7 +12,7 @@ import polars as pl
 from acker.events import Kind
 from acker.frames import STREAM, collect, columns_of, file_name, files_of, scan
 from acker.ids import tuple_ids
-from acker.schemas import EVENTS, SPOUT_COLUMNS
+from acker.schemas import EVENTS, SPOUT_COLUMNS, stream
 from acker.tables import Store, append_rows, in_batches
 
 _EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an input
@@ -20,11 +20,12 @@ _EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an 
 
 @dataclass(frozen=True)
 class LogRequest:
-    """A batch whose rows are in its component's stream.
+    """A batch whose rows are in its component's stream, or that fails all its inputs.
 
     Args:
         edges: the consumers at the time.
         inputs: stream -> the batches of it that a bolt's batch consumed; None for a spout's batch.
+        failed: why all messages of the inputs fail; nothing was written then. None: it was written.
     """
 
     component: str
@@ -32,6 +33,7 @@ class LogRequest:
     edges: Sequence[str]
     inputs: Mapping[str, Sequence[int]] | None
     now: datetime
+    failed: str | None = None
 
 
 def run_log(store: Store, request: LogRequest) -> None:
@@ -41,7 +43,10 @@ def run_log(store: Store, request: LogRequest) -> None:
         StoreError: a stream could not be read, or the events not be committed.
     """
     columns = columns_of(EVENTS)
-    events = (_spout_events if request.inputs is None else _bolt_events)(store, request).with_columns(
+    if request.failed is None:
+        store.require(stream(request.component))  # without it nothing was written, and nothing is acked
+    events_of = _spout_events if request.inputs is None else _bolt_events
+    events = (events_of if request.failed is None else _failed_events)(store, request).with_columns(
         component=pl.lit(request.component), batch=pl.lit(request.batch), logged_at=pl.lit(request.now)
     )
     missing = {name: pl.lit(None) for name in columns if name not in events.collect_schema()}
@@ -74,9 +79,7 @@ def _spout_events(store: Store, request: LogRequest) -> pl.LazyFrame:
 
 def _bolt_events(store: Store, request: LogRequest) -> pl.LazyFrame:
     """One row per root: the XOR of the ids that were consumed and emitted, and how many of each."""
-    assert request.inputs is not None
-    inputs = [_rows(store, name, batches, [request.component]) for name, batches in request.inputs.items()]
-    consumed = _by_root(pl.concat(inputs))
+    consumed = _consumed(store, request)
     own = _rows(store, request.component, [request.batch], request.edges)
     failed = own.filter(pl.col("_kind") == Kind.FAIL).group_by("_root_id").agg(reason=pl.col("_error").min())
     if request.edges:  # else nobody is to consume what the bolt emitted
@@ -91,6 +94,25 @@ def _bolt_events(store: Store, request: LogRequest) -> pl.LazyFrame:
         pl.col("tuples").fill_null(0).alias("consumed"),
         "reason",
     )
+
+
+def _failed_events(store: Store, request: LogRequest) -> pl.LazyFrame:
+    """One row per root of the inputs: all of its tuples are consumed, and it fails."""
+    return _consumed(store, request).select(
+        pl.col("_root_id").alias("root_id"),
+        pl.lit(Kind.FAIL).alias("kind"),
+        pl.col("id").alias("ack_val"),
+        pl.lit(0).alias("emitted"),
+        pl.col("tuples").alias("consumed"),
+        pl.lit(request.failed).alias("reason"),
+    )
+
+
+def _consumed(store: Store, request: LogRequest) -> pl.LazyFrame:
+    """Per root the tuples that a bolt's batch consumed; see `_by_root`."""
+    assert request.inputs is not None
+    inputs = [_rows(store, name, batches, [request.component]) for name, batches in request.inputs.items()]
+    return _by_root(pl.concat(inputs))
 
 
 def _by_root(rows: pl.LazyFrame) -> pl.LazyFrame:
