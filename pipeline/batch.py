@@ -6,14 +6,14 @@ what a component consumed and what it emitted cannot be seen apart, and a transf
 other rows the second time does no harm.
 """
 
-from functools import reduce
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from acker.errors import BoltError, TopologyError
+from acker.errors import BoltError
 from acker.events import Kind
 from acker.ids import root_id
 from acker.log import LogRequest, run_log
@@ -30,6 +30,7 @@ from pipeline.topology import Component
 from pipeline.tuples import LONGEST_REASON
 
 _WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
+_NO_POSITIONS = pa.schema({"source_partition": pa.string(), "source_offset": pa.int64()}).empty_table()
 _UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
 
 
@@ -61,18 +62,44 @@ def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number
 
 
 def finish(run: Run, component: Component, batch: Batch) -> None:
-    """Write and log a planned batch, from wherever it was left."""
-    if run.store.last_number(stream(component.name), component.name) < batch.number:
-        if component.is_spout:
+    """Write and log a planned batch, from wherever it was left.
+
+    A bolt's batch that cannot be run any more is not written, and logged as a fail of all its inputs.
+    """
+    written = is_written(run, batch)
+    refused = None if written or component.is_spout else refusal(run, batch)
+    if refused is None:
+        if not written and component.is_spout:
             _append_rows(run, component, batch, _spout_rows(run, component, batch))
-        else:
+        elif not written:
             _write_bolt(run, component, batch)
-    run.tell("written", component.name, batch.number)
-    if run.journal.logged(component.name) < batch.number:
-        inputs = None if component.is_spout else run.journal.inputs(batch)
-        request = LogRequest(component.name, batch.number, batch.edges, inputs, run.clock())
+        run.tell("written", component.name, batch.number)
+    log(run, batch, None if component.is_spout else run.journal.inputs(batch), refused)
+
+
+def log(
+    run: Run, batch: Batch, inputs: Mapping[str, Sequence[int]] | None, failed: str | None = None
+) -> None:
+    """Append the events of a batch that is written, or whose inputs all fail; see `LogRequest`."""
+    if run.journal.logged(batch.component) < batch.number:
+        request = LogRequest(batch.component, batch.number, batch.edges, inputs, run.clock(), failed)
         run_log(run.store, request)
-    run.tell("logged", component.name, batch.number)
+    run.tell("logged", batch.component, batch.number)
+
+
+def is_written(run: Run, batch: Batch) -> bool:
+    """Whether the batch's rows are in its component's stream."""
+    return run.store.last_number(stream(batch.component), batch.component) >= batch.number
+
+
+def refusal(run: Run, batch: Batch) -> str | None:
+    """Why a bolt's batch cannot be run under the topology of today; None where it can."""
+    taken = [upstream for upstream, upto in batch.positions.items() if batch.input[upstream]["after"] < upto]
+    reasons = [run.topology.unread(upstream, batch.component) for upstream in taken]
+    found = next((reason for reason in reasons if reason is not None), None)
+    if found is None and batch.kind == "retire":  # planned by a topology that was taken back since
+        return f"bolt {batch.component} did not read {', '.join(taken)} for a while"
+    return found
 
 
 def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
@@ -86,15 +113,7 @@ def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
     batch = unfinished(run, bolt.name)
     if batch is None:
         return None
-    if run.store.last_number(stream(bolt.name), bolt.name) < batch.number:
-        roots = [
-            run.tuples(upstream, numbers).select("_root_id")
-            for upstream, numbers in run.journal.inputs(batch).items()
-        ]
-        failed = reduce(DataFrame.union, roots).distinct()
-        kind, error = F.lit(Kind.FAIL.value), F.lit(reason[:LONGEST_REASON])
-        _append_rows(run, bolt, batch, failed.withColumns({"_kind": kind, "_error": error}))
-    finish(run, bolt, batch)
+    log(run, batch, run.journal.inputs(batch), None if is_written(run, batch) else reason[:LONGEST_REASON])
     return batch
 
 
@@ -106,16 +125,17 @@ def plan_bolt(run: Run, bolt: Component) -> Batch | None:
         return left
     before = run.journal.read(bolt.name, newest) if newest else None
     planned: Range = {}
-    for upstream in bolt.inputs:
-        taken = before.taken(upstream) if before else 0
-        upto = _upto(run, upstream, bolt.name, taken)
+    positions = dict.fromkeys(bolt.inputs, 0) | (before.positions if before else {})
+    for upstream, taken in positions.items():
+        # Of a stream that it no longer reads it keeps the position, should it read it again.
+        upto = last_that_fits(run, upstream, bolt.name, taken) if upstream in bolt.inputs else taken
         planned[upstream] = {"after": taken, "upto": upto}
     if all(each["after"] == each["upto"] for each in planned.values()):
         return None
     return plan(run, bolt, "next", planned, newest + 1)
 
 
-def _upto(run: Run, upstream: str, consumer: str, taken: int) -> int:
+def last_that_fits(run: Run, upstream: str, consumer: str, taken: int) -> int:
     """The last logged batch that fits into one batch of about `batch_rows` rows; at least one batch."""
     offered = run.journal.numbers_for(upstream, consumer, taken, run.journal.logged(upstream))
     if not offered:
@@ -133,7 +153,9 @@ def _upto(run: Run, upstream: str, consumer: str, taken: int) -> int:
 
 def rows_by_batch(run: Run, component: str) -> dict[int, int]:
     """Rows of each batch in a stream, from Delta's own statistics; files that were compacted are read."""
-    table = run.store.require(stream(component))
+    table = run.store.open(stream(component))
+    if table is None:  # all its batches failed their inputs without a write
+        return {}
     actions = arrow_table(table.get_add_actions(flatten=True))
     names = ("min._batch", "max._batch", "num_records")
     files = list(zip(*(actions[name].to_pylist() for name in names), strict=True))
@@ -235,18 +257,29 @@ def history(run: Run, spout: str) -> History:
     )
 
 
+def tuples_of(run: Run, upstream: str, batches: list[int]) -> DataFrame:
+    """What a bolt's batch takes in of a stream, `_root_id` and the user's columns.
+
+    A component that never wrote has no stream to tell its columns; then they are found without a row.
+    """
+    if run.store.open(stream(upstream)) is not None:
+        tuples = run.tuples(upstream, batches)
+    else:
+        component = run.topology.components[upstream]
+        if component.source is not None:
+            tuples = component.source.read_positions(run.spark, _NO_POSITIONS, History(None, list))
+            tuples = tuples.withColumn("_root_id", F.lit(None).cast("bigint"))
+        else:
+            inputs = {name: tuples_of(run, name, []) for name in component.inputs}
+            tuples = bolt_rows(run.spark, component, 0, inputs)
+        tuples = tuples.where("false")
+    return tuples.select("_root_id", *user_columns(tuples))
+
+
 def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
     """Append what the bolt makes of its inputs; rows that raise fail their messages and no others."""
-    if set(bolt.inputs) != set(batch.input):
-        raise TopologyError(
-            f"Batch {batch.number} of {bolt.name} was planned to read {', '.join(sorted(batch.input))}, and "
-            f"the bolt now reads {', '.join(sorted(bolt.inputs))}. "
-            "Finish the batch with the topology that planned it."
-        )
-    inputs: dict[str, DataFrame] = {}
-    for upstream, batches in run.journal.inputs(batch).items():
-        tuples = run.tuples(upstream, batches)
-        inputs[upstream] = tuples.select("_root_id", *user_columns(tuples))
+    taken = run.journal.inputs(batch)
+    inputs = {upstream: tuples_of(run, upstream, taken.get(upstream, [])) for upstream in bolt.inputs}
 
     def rows_of(frames: Frames) -> DataFrame:
         return refusals(run, bolt.name, bolt_rows(run.spark, bolt, batch.number, frames))

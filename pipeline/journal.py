@@ -15,7 +15,7 @@ from acker.errors import StoreError
 from acker.schemas import BATCHES, EVENTS, SCHEMAS
 from acker.tables import Store, append_rows, query
 
-BatchKind = Literal["next", "replay"]
+BatchKind = Literal["next", "replay", "retire"]
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,15 @@ class Batch:
     planned_at: datetime
     run_id: str
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """Of a bolt's batch: every stream that the bolt ever read -> its newest batch taken in by then."""
+        read = {name: each for name, each in self.input.items() if isinstance(each, dict)}
+        return {name: each["upto"] for name, each in read.items() if "upto" in each}
+
     def taken(self, upstream: str) -> int:
-        """The newest batch of `upstream` that this bolt's batch takes in; 0 if none."""
-        return int(self.input.get(upstream, {}).get("upto", 0))
+        """The newest batch of `upstream` that the bolt has taken in with this one; 0 if none."""
+        return self.positions.get(upstream, 0)
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,21 @@ class Journal:
             upstream: self.numbers_for(upstream, batch.component, each["after"], each["upto"])
             for upstream, each in batch.input.items()
         }
+
+    def edges(self) -> dict[str, dict[str, int]]:
+        """Component that planned -> bolt -> the component's newest batch with the bolt among its edges."""
+        table = self.store.open(BATCHES)
+        if table is None:
+            return {}
+        found = query(
+            "SELECT component, edges, max(batch) AS newest FROM batches GROUP BY component, edges "
+            "ORDER BY component, newest",
+            batches=table,
+        )
+        newest: dict[str, dict[str, int]] = {}
+        for row in found:
+            newest.setdefault(row["component"], {}).update(dict.fromkeys(row["edges"], row["newest"]))
+        return newest
 
     def components(self) -> list[str]:
         """Every component that ever planned a batch."""

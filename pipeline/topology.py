@@ -212,6 +212,14 @@ class Topology:
         """Names of the bolts that read a component's stream; each is an edge."""
         return tuple(c.name for c in self.components.values() if name in c.inputs)
 
+    def unread(self, upstream: str, bolt: str) -> str | None:
+        """Why a bolt takes nothing from a component's stream; None where it reads it."""
+        if bolt not in self.components:
+            return f"bolt {bolt} is no longer in the topology"
+        if upstream not in self.components[bolt].inputs:
+            return f"bolt {bolt} no longer reads {upstream}"
+        return None
+
     @property
     def spouts(self) -> tuple[Component, ...]:
         """The spouts, in the order in which they were added."""
