@@ -6,6 +6,7 @@ commit that brings the later one.
 """
 
 import json
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
@@ -14,8 +15,9 @@ from pyspark.sql import functions as F
 
 from acker.errors import StoreError
 from acker.ledger import newest_fold
-from acker.schemas import LEDGER
+from acker.schemas import LEDGER, stream
 from acker.tables import Store, append, last_number, open_table, query
+from pipeline.journal import Batch
 from pipeline.run import Run, user_columns
 from pipeline.topology import Publication
 
@@ -53,8 +55,8 @@ def publish(run: Run) -> int:
 def publish_table(run: Run, publication: Publication) -> int:
     """Bring one published table up to the newest fold. Returns how many commits that took."""
     newest = newest_fold(run.store)
-    if newest is None:
-        return 0
+    if newest is None or run.store.open(stream(publication.component)) is None:
+        return 0  # nothing was folded, or nothing emitted that could be published
     position = last_number(open_table(publication.to), app_id(run.store, publication))
     folds = acked_folds(run, position, newest.number)
     for acked in folds:
@@ -107,30 +109,34 @@ def _some_replace(run: Run, after: int, upto: int) -> bool:
 def terminal_batches(run: Run, component: str, emissions: list[tuple[str, int]]) -> list[int]:
     """Batches of a component that can hold tuples caused by the given batches of spouts.
 
-    The journal says which batches each batch took in, so this walks down the topology, and a publish
-    reads what its fold acked and not the stream's history.
+    The journal says which batches each batch took in, so this walks down from batch to batch, also through
+    bolts that are gone, and a publish reads what its fold acked and not the stream's history.
     """
     reached: dict[str, set[int]] = {}
     for spout, batch in emissions:
         reached.setdefault(spout, set()).add(batch)
-    for bolt in run.topology.bolts:
-        causes = {upstream: reached[upstream] for upstream in bolt.inputs if upstream in reached}
-        if not causes:
-            continue
-        low = min(min(numbers) for numbers in causes.values())
-        found = {
-            batch.number
-            for batch in run.journal.rows(f"component = '{bolt.name}'")
-            if any(
-                batch.taken(upstream) >= low
-                and any(batch.input[upstream]["after"] < n <= batch.input[upstream]["upto"] for n in numbers)
-                for upstream, numbers in causes.items()
-                if upstream in batch.input
-            )
-        }
-        if found:
-            reached[bolt.name] = found
+    edges = run.journal.edges()
+    batches: dict[str, list[Batch]] = {}  # by bolt
+    growing = list(reached)
+    while growing:
+        upstream = growing.pop(0)
+        numbers = sorted(reached[upstream])
+        for bolt in edges.get(upstream, ()):
+            if bolt not in batches:
+                batches[bolt] = run.journal.rows(f"component = '{bolt}'")
+            found = {batch.number for batch in batches[bolt] if _takes_any(batch, upstream, numbers)}
+            if not found <= reached.setdefault(bolt, set()):
+                reached[bolt] |= found
+                growing.append(bolt)
     return sorted(reached.get(component, ()))
+
+
+def _takes_any(batch: Batch, upstream: str, numbers: list[int]) -> bool:
+    """Whether a bolt's batch takes in one of some batches of a stream, which are sorted."""
+    if upstream not in batch.positions:
+        return False
+    after, upto = batch.input[upstream]["after"], batch.input[upstream]["upto"]
+    return bisect_right(numbers, after) < bisect_right(numbers, upto)
 
 
 def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
@@ -242,6 +248,8 @@ def passed(run: Run) -> int:
         return 0
     position = newest.number
     for publication in run.topology.publications.values():
+        if run.store.open(stream(publication.component)) is None:
+            continue  # it has emitted nothing yet
         done = last_number(open_table(publication.to), app_id(run.store, publication))
         waiting = acked_folds(run, done, newest.number)
         if waiting:
