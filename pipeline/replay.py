@@ -149,6 +149,7 @@ def select(topology: Topology, store: Store, selection: Selection) -> Matched:
     if selection.spout is not None and selection.spout not in {s.name for s in topology.spouts}:
         raise SettingsError(f"Topology {topology.name} has no spout called {selection.spout}.")
     chosen = " OR ".join(f"state = '{state}'" for state in selection.states)
+    there = ", ".join(_text(spout.name) for spout in topology.spouts)  # a spout that is gone emits nothing
     rows = query(
         f"""
         WITH now AS (SELECT * FROM ledger WHERE {NOW.format(fold=fold.number)}),
@@ -167,7 +168,7 @@ def select(topology: Topology, store: Store, selection: Selection) -> Matched:
             AND state = 'acked')
         SELECT spout, source_partition, source_offset, state, attempt, replaced.replaces AS replaces, gone
         FROM numbered LEFT JOIN replaced ON spout = s AND source_partition = p AND source_offset = o
-        WHERE n = 1 AND (state = 'pending' OR {chosen}) {_conditions(selection)}
+        WHERE n = 1 AND spout IN ({there}) AND (state = 'pending' OR {chosen}) {_conditions(selection)}
         ORDER BY spout, source_partition, source_offset
         """,
         ledger=store.require(LEDGER),
