@@ -30,7 +30,7 @@ from pipeline.topology import Component
 from pipeline.tuples import LONGEST_REASON
 
 _WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
-_NO_POSITIONS = pa.schema({"source_partition": pa.string(), "source_offset": pa.int64()}).empty_table()
+_ANY_POSITION = pa.table({"source_partition": [""], "source_offset": [0]})
 _UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
 
 
@@ -267,7 +267,7 @@ def tuples_of(run: Run, upstream: str, batches: list[int]) -> DataFrame:
     else:
         component = run.topology.components[upstream]
         if component.source is not None:
-            tuples = component.source.read_positions(run.spark, _NO_POSITIONS, History(None, list))
+            tuples = component.source.read_positions(run.spark, _ANY_POSITION, History(None, list))
             tuples = tuples.withColumn("_root_id", F.lit(None).cast("bigint"))
         else:
             inputs = {name: tuples_of(run, name, []) for name in component.inputs}
