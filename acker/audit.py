@@ -5,7 +5,7 @@ one acked attempt of every acked message: what is missing is lost, what nobody a
 what is there twice is duplicated, and what was acked after a failure is recovered.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,12 @@ class PublishedTable:
     stream: DeltaTable | None
     position: int  # the newest fold published
     counted: str | None = None  # on a table of aggregates, its column of tuples per row
+    former: Mapping[str, DeltaTable] = field(default_factory=dict)  # who fed it before -> the stream
+
+    def streams(self) -> dict[str, DeltaTable]:
+        """All that fed it, by a name for queries; the one that does now is `stream`."""
+        assert self.stream is not None
+        return {"stream": self.stream} | {f"stream_of_{name}": each for name, each in self.former.items()}
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,9 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
         unexpected=len(findings["unexpected"]),
         duplicated=len(findings["duplicated"]),
         recovered=counts["recovered"],
-        unpublished=_unpublished(ledger, min((one.position for one in published), default=number)),
+        unpublished=_unpublished(
+            ledger, min((one.position for one in published if one.stream is not None), default=number)
+        ),
         late=fold_counts(store, fold)["late"] if fold else 0,
         dead_letters=given_up["dead_letter"],
         findings=findings,
@@ -186,12 +194,13 @@ def message_name(row: dict[str, Any]) -> str:
     return f"{row['spout']}:{row['source_partition']}:{row['source_offset']}"
 
 
-def _expected(trim: Trim, position: int | None = None) -> str:
+def _expected(trim: Trim, position: int | None = None, streams: Collection[str] = ("stream",)) -> str:
     """Common table expressions: `expected`, the newest acked attempt of each message, and `emitted`.
 
     Of what is `gone` the stream may hold nothing any more.
     """
     published = "" if position is None else f"AND fold <= {position}"
+    rows = " UNION ALL ".join(f"SELECT _root_id, _kind FROM {name}" for name in streams)
     return f"""expected AS (
         SELECT *, {trim.is_gone()} AS gone FROM (
             SELECT *, row_number() OVER (
@@ -199,7 +208,7 @@ def _expected(trim: Trim, position: int | None = None) -> str:
             FROM ledger WHERE live_in IS NULL AND state = 'acked' {published})
         WHERE n = 1),
         emitted AS (
-            SELECT _root_id AS id, count(*) AS tuples FROM stream WHERE _kind IS NULL GROUP BY _root_id)"""
+            SELECT _root_id AS id, count(*) AS tuples FROM ({rows}) WHERE _kind IS NULL GROUP BY _root_id)"""
 
 
 def acked_tuples(store: Store, stream: str, before: Trim, after: Trim) -> int:
@@ -217,8 +226,9 @@ def acked_tuples(store: Store, stream: str, before: Trim, after: Trim) -> int:
 def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str, list[Finding]]:
     if one.stream is None:
         return {}
-    expected = _expected(trim, one.position)
-    tables = {"ledger": ledger, "stream": one.stream}
+    streams = one.streams()
+    expected = _expected(trim, one.position, streams)
+    tables = {"ledger": ledger, **streams}
     if one.table is None:
         rows = query(
             f"WITH {expected} SELECT expected.* FROM expected JOIN emitted ON root_id = id WHERE NOT gone",
@@ -227,7 +237,8 @@ def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str,
         return {"lost": [Finding(message_name(row), "acked, but nothing is published") for row in rows]}
     tables["published"] = one.table
     if one.counted:
-        return _aggregated(expected, tables, one.counted, trim.tuples.get(one.component, 0))
+        gone = sum(trim.tuples.get(name, 0) for name in (one.component, *one.former))
+        return _aggregated(expected, tables, one.counted, gone)
     rows = query(
         f"""WITH {expected},
         found AS (SELECT _root_id AS found_id, count(*) AS found FROM published

@@ -22,7 +22,7 @@ from pipeline.cycle import drain, run_bolt, run_cycle, run_spout
 from pipeline.maintain import compact, vacuum
 from pipeline.publish import publish
 from pipeline.replay import Selection, plan_by_hand
-from pipeline.reports import audit_report, status_report
+from pipeline.reports import audit_report, status_report, trace_report
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 from pipeline.trim import trim_streams
@@ -143,6 +143,18 @@ def test_a_bolt_that_was_renamed_is_one_that_is_gone_and_one_that_is_new(place, 
     assert failed(run) == [("hundreds", 1, REMOVED, 2)]
     assert (states(run), place.rows("out")) == (AGAIN, [(10_011,), (10_012,)])
     assert audit_report(run.topology, run.store).passed
+
+
+def test_a_published_bolt_that_was_renamed_publishes_on_to_its_table(place, pending):
+    drain(pending)
+    run = place.run(build(place, {"tens": ("numbers",), "totals": ("tens",)}, published="totals"))
+    drain(run)
+    assert audit_report(run.topology, run.store).passed
+    place.add("numbers", id=[3])
+    drain(run)
+    assert place.rows("out") == [(111,), (112,), (10_013,)]
+    found = audit_report(run.topology, run.store)
+    assert (found.passed, found.unpublished) == (True, 0)
 
 
 def test_a_bolt_with_another_function_goes_on_where_the_other_was(place, pending, states):
@@ -361,6 +373,8 @@ def test_messages_of_a_spout_that_is_gone_go_on_or_say_why_not(place, with_other
 def test_messages_of_a_spout_that_is_gone_cannot_be_chosen_for_a_replay(place, with_others):
     run = place.run(build(place, CHAIN))
     drain(run)
+    story = [(entry.attempt, entry.what) for entry in trace_report(run.topology, run.store, "others:0:5")]
+    assert story == [(1, "emitted"), (1, "failed by"), (1, "failed"), (2, "lost")]
     lost = Selection(states=(State.LOST,))
     assert plan_by_hand(run, lost, "why", "me")[0].count == 0
     with pytest.raises(SettingsError, match="has no spout called others"):
