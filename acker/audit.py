@@ -5,7 +5,7 @@ one acked attempt of every acked message: what is missing is lost, what nobody a
 what is there twice is duplicated, and what was acked after a failure is recovered.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,12 @@ class PublishedTable:
     position: int  # the newest fold published
     folded: int = 0  # the newest batch of the component in that fold
     counted: str | None = None  # on a table of aggregates, its column of tuples per row
+    former: Mapping[str, DeltaTable] = field(default_factory=dict)  # who fed it before -> the stream
+
+    def streams(self) -> dict[str, DeltaTable]:
+        """All that fed it, by a name for queries; the one that does now is `stream`."""
+        assert self.stream is not None
+        return {"stream": self.stream} | {f"stream_of_{name}": each for name, each in self.former.items()}
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,9 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
         unexpected=len(findings["unexpected"]),
         duplicated=len(findings["duplicated"]),
         recovered=counts["recovered"],
-        unpublished=_unpublished(ledger, min((one.position for one in published), default=number)),
+        unpublished=_unpublished(
+            ledger, min((one.position for one in published if one.stream is not None), default=number)
+        ),
         late=fold_counts(store, fold)["late"] if fold else 0,
         dead_letters=given_up["dead_letter"],
         findings=findings,
@@ -192,12 +200,16 @@ def _tuples(name: str, table: DeltaTable) -> str:
     return f"_kind IS NULL AND {of_stream(name, [field.name for field in table.schema().fields])}"
 
 
-def _expected(trim: Trim, tuples: str, position: int | None = None) -> str:
+def _expected(trim: Trim, tuples: Mapping[str, str], position: int | None = None) -> str:
     """Common table expressions: `expected`, the newest acked attempt of each message, and `emitted`.
 
     Of what is `gone` the stream may hold nothing any more.
+
+    Args:
+        tuples: stream, as queries call it -> a condition on the rows that are meant.
     """
     published = "" if position is None else f"AND fold <= {position}"
+    rows = " UNION ALL ".join(f"SELECT _root_id FROM {name} WHERE {those}" for name, those in tuples.items())
     return f"""expected AS (
         SELECT *, {trim.is_gone()} AS gone FROM (
             SELECT *, row_number() OVER (
@@ -205,14 +217,14 @@ def _expected(trim: Trim, tuples: str, position: int | None = None) -> str:
             FROM ledger WHERE live_in IS NULL AND state = 'acked' {published})
         WHERE n = 1),
         emitted AS (
-            SELECT _root_id AS id, count(*) AS tuples FROM stream WHERE {tuples} GROUP BY _root_id)"""
+            SELECT _root_id AS id, count(*) AS tuples FROM ({rows}) GROUP BY _root_id)"""
 
 
 def acked_tuples(store: Store, name: str, before: Trim, after: Trim) -> int:
     """How many tuples of a stream belong to acked messages that go with the second trimming."""
     table = store.require(stream(name))
     (row,) = query(
-        f"""WITH {_expected(before, _tuples(name, table))}
+        f"""WITH {_expected(before, {"stream": _tuples(name, table)})}
         SELECT coalesce(sum(tuples), 0) AS tuples FROM expected JOIN emitted ON root_id = id
         WHERE NOT gone AND {after.is_gone()}""",
         ledger=store.require(LEDGER),
@@ -224,9 +236,10 @@ def acked_tuples(store: Store, name: str, before: Trim, after: Trim) -> int:
 def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str, list[Finding]]:
     if one.stream is None:
         return {}
-    tuples = _tuples(one.component, one.stream)
+    streams = one.streams()
+    tuples = {name: _tuples(one.component, table) for name, table in streams.items()}
     expected = _expected(trim, tuples, one.position)
-    tables = {"ledger": ledger, "stream": one.stream}
+    tables = {"ledger": ledger, **streams}
     if one.table is None:
         rows = query(
             f"WITH {expected} SELECT expected.* FROM expected JOIN emitted ON root_id = id WHERE NOT gone",
@@ -235,8 +248,8 @@ def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str,
         return {"lost": [Finding(message_name(row), "acked, but nothing is published") for row in rows]}
     tables["published"] = one.table
     if one.counted:
-        untracked = f"{tuples} AND _root_id IS NULL AND _batch <= {one.folded}"
-        gone = trim.tuples.get(one.component, 0)
+        untracked = f"{tuples['stream']} AND _root_id IS NULL AND _batch <= {one.folded}"
+        gone = sum(trim.tuples.get(name, 0) for name in (one.component, *one.former))
         return _aggregated(expected, untracked, tables, one.counted, gone)
     rows = query(
         f"""WITH {expected},

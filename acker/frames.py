@@ -67,12 +67,11 @@ class Rows:
     def of(cls, store: Store, name: str, batches: Sequence[int]) -> "Rows":
         """Rows of some batches of a stream; of all streams of a component where `name` is its own.
 
-        Raises:
-            StoreError: the stream's table does not exist.
+        None where the component never wrote, since all its batches failed their inputs without a write.
         """
-        if not batches:
+        table = store.open(stream(name)) if batches else None
+        if table is None:
             return cls(pl.Schema({name: _STREAM[name] for name in _EVERYWHERE}), [], "false")
-        table = store.require(stream(name))
         found = {field.name for field in table.schema().fields}
         columns = {name: kind for name, kind in _STREAM.items() if name in found or name in _EVERYWHERE}
         where = in_batches(batches)

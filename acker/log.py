@@ -13,7 +13,7 @@ import polars as pl
 from acker.events import Kind
 from acker.frames import Rows, by_each_root, collect, columns_of, file_name, scan
 from acker.ids import held_ids, tuple_ids
-from acker.schemas import EVENTS, HELD, SPOUT_COLUMNS, component_of, edge, of_stream, stream_of
+from acker.schemas import EVENTS, HELD, SPOUT_COLUMNS, component_of, edge, of_stream, stream, stream_of
 from acker.tables import Store, append_rows
 
 _EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an input
@@ -24,11 +24,12 @@ _EDGES = pl.Int16  # how many consumers a tuple has
 
 @dataclass(frozen=True)
 class LogRequest:
-    """A batch whose rows are in its component's stream.
+    """A batch whose rows are in its component's stream, or that fails all its inputs.
 
     Args:
         edges: the consumers at the time.
         inputs: stream -> the batches of it that a bolt's batch consumed; None for a spout's batch.
+        failed: why all messages of the inputs fail; nothing was written then. None: it was written.
     """
 
     component: str
@@ -36,6 +37,7 @@ class LogRequest:
     edges: Sequence[str]
     inputs: Mapping[str, Sequence[int]] | None
     now: datetime
+    failed: str | None = None
 
 
 def run_log(store: Store, request: LogRequest) -> None:
@@ -45,7 +47,10 @@ def run_log(store: Store, request: LogRequest) -> None:
         StoreError: a stream could not be read, or the events not be committed.
     """
     columns = columns_of(EVENTS)
-    events = (_spout_events if request.inputs is None else _bolt_events)(store, request).with_columns(
+    if request.failed is None:
+        store.require(stream(request.component))  # without it nothing was written, and nothing is acked
+    events_of = _spout_events if request.inputs is None else _bolt_events
+    events = (events_of if request.failed is None else _failed_events)(store, request).with_columns(
         component=pl.lit(request.component), batch=pl.lit(request.batch), logged_at=pl.lit(request.now)
     )
     missing = {name: pl.lit(None) for name in columns if name not in events.collect_schema()}
@@ -144,6 +149,19 @@ def _joins(own: pl.LazyFrame) -> pl.LazyFrame:
     roots = tuples.select(root_id="_root_ids", joined="_root_id").explode("root_id")
     others = roots.filter(pl.col("root_id") != pl.col("joined")).unique()
     return others.with_columns(kind=pl.lit(Kind.JOIN), **_NO_TUPLES)
+
+
+def _failed_events(store: Store, request: LogRequest) -> pl.LazyFrame:
+    """One row per root of what the bolt was given or held back: all of it is consumed, and it fails."""
+    own = _rows(store, request.component, [request.batch])
+    return _consumed(store, request, own).select(
+        pl.col("_root_id").alias("root_id"),
+        pl.lit(Kind.FAIL).alias("kind"),
+        pl.col("id").alias("ack_val"),
+        _ZERO.alias("emitted"),
+        pl.col("edges").alias("consumed"),
+        pl.lit(request.failed).alias("reason"),
+    )
 
 
 def _by_root(rows: pl.LazyFrame) -> pl.LazyFrame:

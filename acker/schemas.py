@@ -112,6 +112,12 @@ def stream_of(edge: str) -> str | None:
     return edge.rpartition(">")[0] or None
 
 
+def ends(emitter: str, edge: str) -> tuple[str, str]:
+    """The stream and the consumer that an edge of a component connects."""
+    further, _, consumer = edge.rpartition(">")
+    return (f"{emitter}.{further}" if further else emitter), consumer
+
+
 def of_stream(name: str, columns: Collection[str]) -> str:
     """A SQL condition on the rows of a stream among those of its component, whose table has `columns`."""
     if "_stream" not in columns:

@@ -8,17 +8,19 @@ from acker.ledger import Fold, fold_counts, highest_attempt, newest_fold
 from acker.retry import delay_after
 from acker.schemas import EVENTS, component_of
 from pipeline.batch import messages_table
+from pipeline.retire import retire
 from pipeline.run import Run
 
 
 def fold(run: Run) -> Fold:
     """Run the acker once and return the newest fold.
 
-    The newest fold and the clock are read first. Then one version of `events` fixes everything else:
-    which batches are logged, so which events are new and which tuples still wait, all as of the same
-    commit. A tuple that moves on meanwhile was consumed and emitted in one later commit; at this
-    version it waits.
+    What waits for a bolt that is gone is failed first. The newest fold and the clock are read next. Then
+    one version of `events` fixes everything else: which batches are logged, so which events are new and
+    which tuples still wait, all as of the same commit. A tuple that moves on meanwhile was consumed and
+    emitted in one later commit; at this version it waits.
     """
+    retire(run)
     previous = newest_fold(run.store)
     now = run.clock()
     events = run.store.open(EVENTS)

@@ -6,6 +6,7 @@ what a component consumed and what it emitted cannot be seen apart, and a transf
 other rows the second time does no harm.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 
 import polars as pl
@@ -14,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from acker.errors import BoltError, TopologyError
+from acker.errors import BoltError
 from acker.events import Kind
 from acker.held import held_back
 from acker.ids import root_id
@@ -34,6 +35,7 @@ from pipeline.spouts import History, Range
 from pipeline.targets import refusals
 
 _WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
+_ANY_POSITION = pa.table({"source_partition": [""], "source_offset": [0]})
 _UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
 
 
@@ -65,18 +67,44 @@ def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number
 
 
 def finish(run: Run, component: Component, batch: Batch) -> None:
-    """Write and log a planned batch, from wherever it was left."""
-    if run.store.last_number(stream(component.name), component.name) < batch.number:
-        if component.is_spout:
+    """Write and log a planned batch, from wherever it was left.
+
+    A bolt's batch that cannot be run any more is not written, and logged as a fail of all its inputs.
+    """
+    written = is_written(run, batch)
+    refused = None if written or component.is_spout else refusal(run, batch)
+    if refused is None:
+        if not written and component.is_spout:
             _append_rows(run, component, batch, _spout_rows(run, component, batch))
-        else:
+        elif not written:
             _write_bolt(run, component, batch)
-    run.tell("written", component.name, batch.number)
-    if run.journal.logged(component.name) < batch.number:
-        inputs = None if component.is_spout else run.journal.inputs(batch)
-        request = LogRequest(component.name, batch.number, batch.edges, inputs, run.clock())
+        run.tell("written", component.name, batch.number)
+    log(run, batch, None if component.is_spout else run.journal.inputs(batch), refused)
+
+
+def log(
+    run: Run, batch: Batch, inputs: Mapping[str, Sequence[int]] | None, failed: str | None = None
+) -> None:
+    """Append the events of a batch that is written, or whose inputs all fail; see `LogRequest`."""
+    if run.journal.logged(batch.component) < batch.number:
+        request = LogRequest(batch.component, batch.number, batch.edges, inputs, run.clock(), failed)
         run_log(run.store, request)
-    run.tell("logged", component.name, batch.number)
+    run.tell("logged", batch.component, batch.number)
+
+
+def is_written(run: Run, batch: Batch) -> bool:
+    """Whether the batch's rows are in its component's stream."""
+    return run.store.last_number(stream(batch.component), batch.component) >= batch.number
+
+
+def refusal(run: Run, batch: Batch) -> str | None:
+    """Why a bolt's batch cannot be run under the topology of today; None where it can."""
+    taken = [upstream for upstream, upto in batch.positions.items() if batch.input[upstream]["after"] < upto]
+    reasons = [run.topology.unread(upstream, batch.component) for upstream in taken]
+    found = next((reason for reason in reasons if reason is not None), None)
+    if found is None and batch.kind == "retire":  # planned by a topology that was taken back since
+        return f"bolt {batch.component} did not read {', '.join(taken)} for a while"
+    return found
 
 
 def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
@@ -90,30 +118,19 @@ def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
     batch = unfinished(run, bolt.name)
     if batch is None:
         return None
-    if run.store.last_number(stream(bolt.name), bolt.name) < batch.number:
-        roots = [
-            run.tuples(upstream, numbers).select("_root_id")
-            for upstream, numbers in run.journal.inputs(batch).items()
-        ]
-        failed = [_failed(reduce(DataFrame.union, roots), reason), *_let_go(run, bolt, batch, reason)]
-        _append_rows(run, bolt, batch, reduce(DataFrame.unionByName, failed))
-    finish(run, bolt, batch)
+    log(run, batch, run.journal.inputs(batch), None if is_written(run, batch) else reason[:LONGEST_REASON])
     return batch
 
 
-def _failed(roots: DataFrame, reason: str) -> DataFrame:
-    """Rows that fail the roots in a column `_root_id`; those of untracked tuples are null."""
-    kind, error = F.lit(Kind.FAIL.value), F.lit(reason[:LONGEST_REASON])
-    return roots.dropna().distinct().withColumns({"_kind": kind, "_error": error})
-
-
-def _let_go(run: Run, bolt: Component, batch: Batch, reason: str) -> list[DataFrame]:
-    """Rows that fail what the bolt held back in the batch before, where it held anything."""
+def _let_go(run: Run, bolt: Component, batch: Batch) -> list[DataFrame]:
+    """Rows that fail what a rich bolt held back before another kind of bolt took its place."""
     table = run.store.open(stream(bolt.name))
     if table is None or "_held" not in {field.name for field in table.schema().fields}:
         return []
-    before = run.rows(bolt.name, [batch.number - 1])
-    return [_failed(before.where(F.col("_kind") == HELD).select("_root_id"), reason)]
+    held = run.rows(bolt.name, [batch.number - 1]).where(F.col("_kind") == HELD)
+    reason = F.lit(f"bolt {bolt.name} holds back nothing any more")
+    failed = {"_kind": F.lit(Kind.FAIL.value), "_error": reason}
+    return [held.select("_root_id").dropna().distinct().withColumns(failed)]
 
 
 def plan_bolt(run: Run, bolt: Component) -> Batch | None:
@@ -124,9 +141,10 @@ def plan_bolt(run: Run, bolt: Component) -> Batch | None:
         return left
     before = run.journal.read(bolt.name, newest) if newest else None
     planned: Range = {}
-    for upstream in bolt.inputs:
-        taken = before.taken(upstream) if before else 0
-        upto = _upto(run, upstream, bolt.name, taken)
+    positions = dict.fromkeys(bolt.inputs, 0) | (before.positions if before else {})
+    for upstream, taken in positions.items():
+        # Of a stream that it no longer reads it keeps the position, should it read it again.
+        upto = last_that_fits(run, upstream, bolt.name, taken) if upstream in bolt.inputs else taken
         planned[upstream] = {"after": taken, "upto": upto}
     if all(each["after"] == each["upto"] for each in planned.values()):
         return None
@@ -138,7 +156,7 @@ def plan_bolt(run: Run, bolt: Component) -> Batch | None:
     return plan(run, bolt, "next", planned, newest + 1)
 
 
-def _upto(run: Run, upstream: str, consumer: str, taken: int) -> int:
+def last_that_fits(run: Run, upstream: str, consumer: str, taken: int) -> int:
     """The last logged batch that fits into one batch of about `batch_rows` rows; at least one batch."""
     offered = run.journal.numbers_for(upstream, consumer, taken, run.journal.logged(upstream))
     if not offered:
@@ -156,7 +174,9 @@ def _upto(run: Run, upstream: str, consumer: str, taken: int) -> int:
 
 def rows_by_batch(run: Run, component: str) -> dict[int, int]:
     """Rows of each batch in a stream, from Delta's own statistics; files that were compacted are read."""
-    table = run.store.require(stream(component))
+    table = run.store.open(stream(component))
+    if table is None:  # all its batches failed their inputs without a write
+        return {}
     actions = arrow_table(table.get_add_actions(flatten=True))
     names = ("min._batch", "max._batch", "num_records")
     files = list(zip(*(actions[name].to_pylist() for name in names), strict=True))
@@ -268,24 +288,39 @@ def history(run: Run, spout: str) -> History:
     )
 
 
+def tuples_of(run: Run, upstream: str, batches: list[int]) -> DataFrame:
+    """What a bolt's batch takes in of a stream: the roots and the user's columns.
+
+    A component that never wrote has no stream to tell its columns; then they are found without a row.
+    """
+    if run.store.open(stream(upstream)) is not None:
+        tuples = run.tuples(upstream, batches)
+    else:
+        tuples = _no_tuples(run, run.topology.components[component_of(upstream)]).where("false")
+    roots = [name for name in ("_root_id", "_root_ids") if name in tuples.columns]
+    return tuples.select(*roots, *run.columns(tuples, upstream))
+
+
+def _no_tuples(run: Run, component: Component) -> DataFrame:
+    """Tuples with the columns of those that a component will emit."""
+    if component.source is not None:
+        tuples = component.source.read_positions(run.spark, _ANY_POSITION, History(None, list))
+        return tuples.withColumn("_root_id", F.lit(None).cast("bigint"))
+    if component.make is not None:
+        ddl = ", ".join(["_root_id bigint", str(component.schema), *component.streams.values()])
+        return run.spark.createDataFrame([], ddl)
+    inputs = {name: tuples_of(run, name, []) for name in component.inputs}
+    return bolt_rows(run.spark, component, 0, inputs)
+
+
 def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
     """Append what the bolt makes of its inputs; rows that raise fail their messages and no others."""
-    if set(bolt.inputs) != set(batch.input):
-        raise TopologyError(
-            f"Batch {batch.number} of {bolt.name} was planned to read {', '.join(sorted(batch.input))}, and "
-            f"the bolt now reads {', '.join(sorted(bolt.inputs))}. "
-            "Finish the batch with the topology that planned it."
-        )
     if bolt.make is not None:
         _append_rows(run, bolt, batch, refusals(run, bolt.name, rich_rows(run, bolt, batch)))
         return
-    inputs: dict[str, DataFrame] = {}
-    for upstream, batches in run.journal.inputs(batch).items():
-        tuples = run.tuples(upstream, batches)
-        roots = [name for name in ("_root_id", "_root_ids") if name in tuples.columns]
-        inputs[upstream] = tuples.select(*roots, *run.columns(tuples, upstream))
-
-    let_go = _let_go(run, bolt, batch, f"{bolt.name} holds back no tuples any more")
+    taken = run.journal.inputs(batch)
+    inputs = {upstream: tuples_of(run, upstream, taken.get(upstream, [])) for upstream in bolt.inputs}
+    let_go = _let_go(run, bolt, batch)
 
     def rows_of(frames: Frames) -> DataFrame:
         rows = refusals(run, bolt.name, bolt_rows(run.spark, bolt, batch.number, frames))

@@ -5,6 +5,8 @@ logged batch n has logged all before it. The table is written without Spark, and
 """
 
 import json
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -12,10 +14,10 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from acker.errors import StoreError
-from acker.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge
+from acker.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
 from acker.tables import Store, append_rows, query
 
-BatchKind = Literal["next", "replay"]
+BatchKind = Literal["next", "replay", "retire"]
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,27 @@ class Batch:
     planned_at: datetime
     run_id: str
 
-    def taken(self, upstream: str) -> int:
-        """The newest batch of `upstream` that this bolt's batch takes in; 0 if none."""
-        return int(self.input.get(upstream, {}).get("upto", 0))
+    @property
+    def positions(self) -> dict[str, int]:
+        """Of a bolt's batch: every stream that the bolt ever read -> its newest batch taken in by then."""
+        read = {name: each for name, each in self.input.items() if isinstance(each, dict)}
+        return {name: each["upto"] for name, each in read.items() if "upto" in each}
 
-    def is_given(self, upstream: str, number: int) -> bool:
-        """Whether this bolt's batch was given tuples of a batch of `upstream`, new ones or held back."""
+    def taken(self, upstream: str) -> int:
+        """The newest batch of `upstream` that the bolt has taken in with this one; 0 if none."""
+        return self.positions.get(upstream, 0)
+
+    def is_given_any(self, upstream: str, numbers: Sequence[int]) -> bool:
+        """Whether this bolt's batch can be given tuples of some batches of `upstream`, new ones or held back.
+
+        Args:
+            numbers: of the batches, sorted.
+        """
         given = self.input.get(upstream)
-        return given is not None and given.get("held", given["after"] + 1) <= number <= given["upto"]
+        if given is None:
+            return False
+        after = min(given["after"], given.get("held", given["upto"]) - 1)
+        return bisect_right(numbers, after) < bisect_right(numbers, given["upto"])
 
 
 @dataclass(frozen=True)
@@ -115,6 +130,24 @@ class Journal:
             upstream: self.numbers_for(upstream, batch.component, each["after"], each["upto"])
             for upstream, each in batch.input.items()
         }
+
+    def edges(self) -> dict[str, dict[str, int]]:
+        """Stream of any component that planned -> bolt -> the newest batch with the bolt among its edges."""
+        table = self.store.open(BATCHES)
+        if table is None:
+            return {}
+        found = query(
+            "SELECT component, edges, max(batch) AS newest FROM batches GROUP BY component, edges "
+            "ORDER BY component, newest",
+            batches=table,
+        )
+        newest: dict[str, dict[str, int]] = {}
+        for row in found:
+            newest.setdefault(row["component"], {})
+            for each in row["edges"]:
+                name, bolt = ends(row["component"], each)
+                newest.setdefault(name, {})[bolt] = row["newest"]
+        return newest
 
     def components(self) -> list[str]:
         """Every component that ever planned a batch."""

@@ -17,6 +17,7 @@ from acker.ledger import newest_fold
 from acker.schemas import LEDGER, component_of, stream
 from acker.tables import Store, append, last_number, open_table, query
 from acker.untracked import untracked
+from pipeline.journal import Batch
 from pipeline.run import Run
 from pipeline.topology import Publication
 
@@ -57,8 +58,8 @@ def publish(run: Run) -> int:
 def publish_table(run: Run, publication: Publication) -> int:
     """Bring one published table up to the newest fold. Returns how many commits that took."""
     newest = newest_fold(run.store)
-    if newest is None:
-        return 0
+    if newest is None or run.store.open(stream(publication.component)) is None:
+        return 0  # nothing was folded, or nothing emitted that could be published
     position = last_number(open_table(publication.to), app_id(run.store, publication))
     folds = acked_folds(run, publication, position, newest.number)
     for acked in folds:
@@ -134,27 +135,26 @@ def _some_replace(run: Run, after: int, upto: int) -> bool:
 def terminal_batches(run: Run, component: str, emissions: list[tuple[str, int]]) -> list[int]:
     """Batches of a stream that can hold tuples caused by the given batches of spouts.
 
-    The journal says which batches each batch took in, so this walks down the topology, and a publish
-    reads what its fold acked and not the stream's history.
+    The journal says which batches each batch took in, so this walks down from batch to batch, also through
+    bolts that are gone, and a publish reads what its fold acked and not the stream's history.
     """
     reached: dict[str, set[int]] = {}
     for spout, batch in emissions:
         reached.setdefault(spout, set()).add(batch)
-    for bolt in run.topology.bolts:
-        causes = {name: reached[component_of(name)] for name in bolt.inputs if component_of(name) in reached}
-        if not causes:
-            continue
-        low = min(min(numbers) for numbers in causes.values())
-        found = {
-            batch.number
-            for batch in run.journal.rows(f"component = '{bolt.name}'")
-            if any(
-                batch.taken(name) >= low and any(batch.is_given(name, number) for number in numbers)
-                for name, numbers in causes.items()
-            )
-        }
-        if found:
-            reached[bolt.name] = found
+    edges = run.journal.edges()
+    batches: dict[str, list[Batch]] = {}  # by bolt
+    growing = list(reached)
+    while growing:
+        upstream = growing.pop(0)
+        numbers = sorted(reached[upstream])
+        readers = [(name, bolt) for name in edges if component_of(name) == upstream for bolt in edges[name]]
+        for name, bolt in readers:
+            if bolt not in batches:
+                batches[bolt] = run.journal.rows(f"component = '{bolt}'")
+            found = {batch.number for batch in batches[bolt] if batch.is_given_any(name, numbers)}
+            if not found <= reached.setdefault(bolt, set()):
+                reached[bolt] |= found
+                growing.append(bolt)
     return sorted(reached.get(component_of(component), ()))
 
 
@@ -271,6 +271,8 @@ def passed(run: Run) -> int:
         return 0
     position = newest.number
     for publication in run.topology.publications.values():
+        if run.store.open(stream(publication.component)) is None:
+            continue  # it has emitted nothing yet
         done = last_number(open_table(publication.to), app_id(run.store, publication))
         waiting = acked_folds(run, publication, done, newest.number)
         if waiting:

@@ -273,6 +273,14 @@ class Topology:
         untracked = component.reliable is not True or not component.anchored or component.make is not None
         return untracked or any(self.may_be_untracked(each) for each in component.inputs)
 
+    def unread(self, upstream: str, bolt: str) -> str | None:
+        """Why a bolt takes nothing from a stream; None where it reads it."""
+        if bolt not in self.components:
+            return f"bolt {bolt} is no longer in the topology"
+        if upstream not in self.components[bolt].inputs:
+            return f"bolt {bolt} no longer reads {upstream}"
+        return None
+
     @property
     def spouts(self) -> tuple[Component, ...]:
         """The spouts, in the order in which they were added."""
