@@ -78,16 +78,6 @@ def priced(tuples: DataFrame) -> DataFrame:
     return found.select("anchor", "order_id", "customer", "lines", "cents", trouble)
 
 
-@topology.rich_bolt(
-    priced.fields_grouping("order_id"),
-    payments.fields_grouping("order_id"),
-    schema="order_id bigint, customer string, payment_id bigint, cents bigint",
-    streams={
-        "lines": "order_id bigint, sku string, quantity int, cents bigint",
-        "mismatches": "order_id bigint, customer string, payment_id bigint, cents bigint, paid_cents bigint",
-    },
-    tasks=2,
-)
 class Paid(RichBolt):
     """Join each order with its payment, whichever comes first."""
 
@@ -118,15 +108,27 @@ class Paid(RichBolt):
             collector.ack(each)
 
 
-@topology.bolt(Paid.stream("lines"))
+paid = topology.rich_bolt(
+    priced.fields_grouping("order_id"),
+    payments.fields_grouping("order_id"),
+    schema="order_id bigint, customer string, payment_id bigint, cents bigint",
+    streams={
+        "lines": "order_id bigint, sku string, quantity int, cents bigint",
+        "mismatches": "order_id bigint, customer string, payment_id bigint, cents bigint, paid_cents bigint",
+    },
+    tasks=2,
+)(Paid)
+
+
+@topology.bolt(paid.stream("lines"))
 def sold(tuples: DataFrame) -> DataFrame:
     """Add up what was sold."""
     return tuples.select("anchor", "sku", F.col("quantity").cast("bigint").alias("quantity"), "cents")
 
 
-topology.publish(Paid, to=str(PAID_ORDERS))
-topology.publish(Paid.stream("lines"), to=str(ORDER_LINES))
-topology.publish(Paid.stream("mismatches"), to=str(MISMATCHES))
+topology.publish(paid, to=str(PAID_ORDERS))
+topology.publish(paid.stream("lines"), to=str(ORDER_LINES))
+topology.publish(paid.stream("mismatches"), to=str(MISMATCHES))
 topology.publish(
     sold, to=str(REVENUE), by="sku", aggregates={"quantity": Sum("quantity"), "cents": Sum("cents")}
 )

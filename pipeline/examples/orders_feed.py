@@ -44,15 +44,16 @@ def orders_of(number: int, count: int, seed: int = 1) -> list[Order]:
 
 def _order(random: Random, number: int, line: int) -> Order:
     skus = random.sample(sorted(PRICES_CENTS), random.randint(1, 3))
-    lines = [{"sku": sku, "quantity": random.randint(1, 4)} for sku in skus]
+    quantities = {sku: random.randint(1, 4) for sku in skus}
+    cents = sum(PRICES_CENTS[sku] * quantity for sku, quantity in quantities.items())
+    if line == NEGATIVE:
+        quantities[skus[0]] = -1
+    lines = [{"sku": sku, "quantity": quantity} for sku, quantity in quantities.items()]
     order: dict[str, Any] = {
         "order_id": number * FILE_IDS + line,
         "customer": random.choice(CUSTOMERS),
         "lines": [] if line == NO_LINES else lines,
     }
-    cents = sum(PRICES_CENTS[each["sku"]] * each["quantity"] for each in lines)
-    if line == NEGATIVE:
-        lines[0]["quantity"] = -1
     text = json.dumps(order)
     is_bad = line in (NO_LINES, NEGATIVE, BROKEN)
     return Order(
