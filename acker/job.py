@@ -48,8 +48,11 @@ class FoldRequest:
         return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
 
 
-def run_fold(store: Store, request: FoldRequest) -> Fold:
-    """Fold once and return the row of the fold that has this number now, ours or a faster client's.
+def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
+    """Fold once.
+
+    Returns:
+        The row of the fold that has this number now, and whether it is ours and not a faster client's.
 
     Raises:
         StoreError: events or live rows could not be read, or the fold not be committed.
@@ -79,8 +82,8 @@ def run_fold(store: Store, request: FoldRequest) -> Fold:
     of_roots = rows.select([field.name for field in columns]).to_arrow().cast(pa.schema(columns))
     own = pa.Table.from_pylist([_own_row(request, events.height)], schema)
     both = pa.concat_tables([own, of_roots], promote_options="default")
-    append_rows(store.require(LEDGER), both, APP, request.number)
-    return read_fold(store.require(LEDGER), request.number)
+    is_ours = append_rows(store.require(LEDGER), both, APP, request.number)
+    return read_fold(store.require(LEDGER), request.number), is_ours
 
 
 def _live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:

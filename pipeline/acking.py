@@ -41,7 +41,7 @@ def fold(run: Run) -> Fold:
         timeouts=run.topology.timeouts,
         now=now,
     )
-    result = run_fold(run.store, request)
+    result, _ = run_fold(run.store, request)
     run.tell("folded", "acker", result.number, **fold_counts(run.store, result))
     return result
 
