@@ -8,11 +8,12 @@ from acker.ledger import Fold, fold_counts, highest_attempt, newest_fold
 from acker.retry import delay_after
 from acker.schemas import EVENTS
 from pipeline.batch import messages_table
+from pipeline.hooks import call_hooks
 from pipeline.run import Run
 
 
 def fold(run: Run) -> Fold:
-    """Run the acker once and return the newest fold.
+    """Run the acker once, call the topology's hooks, and return the newest fold.
 
     The newest fold and the clock are read first. Then one version of `events` fixes everything else:
     which batches are logged, so which events are new and which tuples still wait, all as of the same
@@ -41,8 +42,10 @@ def fold(run: Run) -> Fold:
         timeouts=run.topology.timeouts,
         now=now,
     )
-    result, _ = run_fold(run.store, request)
+    result, is_ours = run_fold(run.store, request)
     run.tell("folded", "acker", result.number, **fold_counts(run.store, result))
+    if is_ours:
+        call_hooks(run.topology.hooks, run.store, previous, result)
     return result
 
 
