@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from acker.fold import FoldInput, ledger_rows
 from acker.frames import STREAM, collect, columns_of, files_of, scan
-from acker.ledger import APP, Fold, read_fold
+from acker.ledger import APP, Fold, read_fold, unfolded
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.tables import Store, append_rows, in_batches
 from acker.timeouts import Timeouts, Turn
@@ -95,19 +95,8 @@ def _live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
 
 
 def _new_events(store: Store, request: FoldRequest) -> pl.LazyFrame:
-    """Events of the batches that no fold has seen, at the fixed version.
-
-    They are found by component and batch, on which files are skipped, and not by the change data
-    feed, which reads every commit's files on top of the log.
-    """
-    folded = request.previous.logged if request.previous else {}
-    new = " OR ".join(
-        f"(component = '{name}' AND batch > {folded.get(name, 0)} AND batch <= {newest})"
-        for name, newest in request.logged.items()
-        if newest > folded.get(name, 0)
-    )
-    if not new:
-        return scan([], columns_of(EVENTS))
+    """Events of the batches that no fold has seen, at the fixed version."""
+    new = unfolded(request.previous, request.logged)
     table = store.require(EVENTS, request.events_version)
     files = table.file_uris(file_pruning_predicate=new)
     return scan(files, columns_of(EVENTS)).filter(pl.sql_expr(new))
