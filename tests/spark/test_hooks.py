@@ -156,3 +156,18 @@ def test_messages_of_a_batch_are_emitted_once_however_many_folds_they_are_in_fli
     emit(run)
     fold(run)
     assert [(notice.fold, notice.count) for notice in told] == [(1, 2), (3, 1)]
+
+
+def test_messages_that_timed_out_are_told_as_retried(place):
+    told = []
+    topology = Topology("late", message_timeout="1 minute", hard_timeout="1 minute", windows=1)
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2]), key="id"))
+    topology.bolt(numbers, name="same")(lambda tuples: tuples)
+    topology.on_retry(told.append)
+    run = place.run(topology)
+    emit(run)
+    for _ in range(3):
+        fold(run)
+        place.clock.advance(60)
+    reason = "not complete within 0:01:00"
+    assert told == [Notice("late", Hook.ON_RETRY, 3, 2, messages(1, 2, attempt=2, reason=reason))]
