@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from acker.fold import FoldInput, ledger_rows
 from acker.frames import Rows, by_each_root, collect, columns_of, scan
-from acker.ledger import APP, Fold, read_fold
+from acker.ledger import APP, Fold, read_fold, unfolded
 from acker.schemas import EVENTS, LEDGER, SCHEMAS, of_stream
 from acker.tables import Store, append_rows
 from acker.timeouts import Timeouts, Turn
@@ -48,8 +48,11 @@ class FoldRequest:
         return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
 
 
-def run_fold(store: Store, request: FoldRequest) -> Fold:
-    """Fold once and return the row of the fold that has this number now, ours or a faster client's.
+def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
+    """Fold once.
+
+    Returns:
+        The row of the fold that has this number now, and whether it is ours and not a faster client's.
 
     Raises:
         StoreError: events or live rows could not be read, or the fold not be committed.
@@ -79,8 +82,8 @@ def run_fold(store: Store, request: FoldRequest) -> Fold:
     of_roots = rows.select([field.name for field in columns]).to_arrow().cast(pa.schema(columns))
     own = pa.Table.from_pylist([_own_row(request, events.height)], schema)
     both = pa.concat_tables([own, of_roots], promote_options="default")
-    append_rows(store.require(LEDGER), both, APP, request.number)
-    return read_fold(store.require(LEDGER), request.number)
+    is_ours = append_rows(store.require(LEDGER), both, APP, request.number)
+    return read_fold(store.require(LEDGER), request.number), is_ours
 
 
 def live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
@@ -92,19 +95,8 @@ def live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
 
 
 def _new_events(store: Store, request: FoldRequest) -> pl.LazyFrame:
-    """Events of the batches that no fold has seen, at the fixed version.
-
-    They are found by component and batch, on which files are skipped, and not by the change data
-    feed, which reads every commit's files on top of the log.
-    """
-    folded = request.previous.logged if request.previous else {}
-    new = " OR ".join(
-        f"(component = '{name}' AND batch > {folded.get(name, 0)} AND batch <= {newest})"
-        for name, newest in request.logged.items()
-        if newest > folded.get(name, 0)
-    )
-    if not new:
-        return scan([], columns_of(EVENTS))
+    """Events of the batches that no fold has seen, at the fixed version."""
+    new = unfolded(request.previous, request.logged)
     table = store.require(EVENTS, request.events_version)
     files = table.file_uris(file_pruning_predicate=new)
     return scan(files, columns_of(EVENTS)).filter(pl.sql_expr(new))

@@ -1,5 +1,6 @@
 """The ledger as clients read it: the newest fold, what is live in it, and each message's story."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -73,6 +74,25 @@ def _fold(row: dict[str, Any], version: int) -> Fold:
         folded_at=row["folded_at"],
         ledger_version=version,
     )
+
+
+def unfolded(fold: Fold | None, logged: Mapping[str, int]) -> str:
+    """A SQL condition on the events that a fold has not seen, on which files are skipped.
+
+    They are found by component and batch, and not by the change data feed, which reads every commit's
+    files on top of the log.
+
+    Args:
+        fold: None before the first.
+        logged: component -> its newest batch to look at.
+    """
+    folded = fold.logged if fold else {}
+    ranges = [
+        f"(component = '{name}' AND batch > {folded.get(name, 0)} AND batch <= {newest})"
+        for name, newest in logged.items()
+        if newest > folded.get(name, 0)
+    ]
+    return " OR ".join(ranges) or "false"
 
 
 def fold_counts(store: Store, fold: Fold) -> dict[str, int]:

@@ -99,18 +99,21 @@ def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str
         )
 
 
-def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> None:
+def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> bool:
     """Append `rows` without Spark, once per (app, number): of clients that race, one's rows go in.
 
     `rows` is any Arrow stream. For tables that Spark never writes: `deltalake` does not look at the
     number, but it refuses to commit where another commit of the same app went in since `table` was
     opened; and what had gone in before is seen here.
 
+    Returns:
+        Whether this call's rows went in, and not another's.
+
     Raises:
         StoreError: the rows could not be committed.
     """
     if last_number(table, app) >= number:
-        return
+        return False
     once = CommitProperties(app_transactions=[Transaction(app, number)])
     try:
         write_deltalake(table, rows, mode="append", commit_properties=once)
@@ -119,6 +122,8 @@ def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> None:
             raise StoreError(
                 f"The commit {app} {number} did not go into {table.table_uri}: {error} Run the command again."
             ) from error
+        return False
+    return True
 
 
 def last_number(table: DeltaTable | None, app: str) -> int:

@@ -193,4 +193,5 @@ def _fold(store: Store, batch: int) -> dict[str, int]:
         timeouts=Timeouts(),
         now=NOW,
     )
-    return fold_counts(store, run_fold(store, request))
+    fold, _ = run_fold(store, request)
+    return fold_counts(store, fold)

@@ -8,12 +8,13 @@ from acker.ledger import Fold, fold_counts, highest_attempt, newest_fold
 from acker.retry import delay_after
 from acker.schemas import EVENTS, component_of
 from pipeline.batch import messages_table
+from pipeline.hooks import call_hooks
 from pipeline.retire import retire
 from pipeline.run import Run
 
 
 def fold(run: Run) -> Fold:
-    """Run the acker once and return the newest fold.
+    """Run the acker once, call the topology's hooks, and return the newest fold.
 
     What waits for a bolt that is gone is failed first. The newest fold and the clock are read next. Then
     one version of `events` fixes everything else: which batches are logged, so which events are new and
@@ -43,8 +44,10 @@ def fold(run: Run) -> Fold:
         timeouts=run.topology.timeouts,
         now=now,
     )
-    result = run_fold(run.store, request)
+    result, is_ours = run_fold(run.store, request)
     run.tell("folded", "acker", result.number, **fold_counts(run.store, result))
+    if is_ours:
+        call_hooks(run.topology.hooks, run.store, previous, result)
     return result
 
 

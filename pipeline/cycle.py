@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from acker.ledger import fold_counts, newest_fold
-from acker.schemas import LEDGER
-from acker.tables import query
+from acker.ledger import fold_counts, newest_fold, unfolded
+from acker.schemas import EVENTS, LEDGER
+from acker.tables import last_number, query
 from pipeline.acking import fold
 from pipeline.batch import finish, history, plan, plan_bolt, rows_by_batch, unfinished
 from pipeline.components import Component
@@ -87,20 +87,24 @@ def _plan_next(limit: int | None) -> Callable[[Run, Component], Batch | None]:
 
 
 def room_for_new(run: Run) -> int:
-    """How many new messages `max_pending` leaves room for. Retrying messages do not count."""
+    """How many new messages `max_pending` leaves room for.
+
+    In flight are the pending roots of the newest fold, and those whose init no fold has seen. Messages that
+    wait for a retry do not count.
+    """
     if run.topology.max_pending is None:
         return run.topology.batch_rows
     newest = newest_fold(run.store)
     pending = fold_counts(run.store, newest).get("pending", 0) if newest else 0
-    for spout in run.topology.spouts:
-        seen = newest.logged.get(spout.name, 0) if newest else 0
-        unseen = run.journal.rows(f"component = '{spout.name}' AND batch > {seen}")
-        pending += sum(emitted(run, batch) for batch in unseen)
-    return run.topology.max_pending - pending
+    events = run.store.require(EVENTS)
+    logged = {spout.name: last_number(events, spout.name) for spout in run.topology.spouts}
+    new = f"kind = 'init' AND ({unfolded(newest, logged)})"
+    (row,) = query(f"SELECT count(*) AS inits FROM events WHERE {new}", events=events)
+    return run.topology.max_pending - pending - int(row["inits"])
 
 
 def emitted(run: Run, batch: Batch) -> int:
-    """How many messages a spout's logged batch emitted, from its stream."""
+    """How many messages a spout's logged batch took from its source, from its stream."""
     return rows_by_batch(run, batch.component).get(batch.number, 0)
 
 

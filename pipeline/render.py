@@ -12,6 +12,7 @@ from pipeline.reports import Entry
 from pipeline.shape import Shape
 
 _LISTED = 10  # findings printed; --json has the rest
+_FURTHEST = 3  # partitions that are behind and are named; --json has the rest
 _COLOURS = {
     "acked": "green",
     "published": "green",
@@ -81,6 +82,28 @@ def status(result: dict[str, Any]) -> None:
     console.print(f"acker: {folded}; attempts: {states}; due for replay: {result['due']:,}")
     for row in result["published"]:
         console.print(Text(f"{row['component']} is published to {row['to']} up to fold {row['fold']}"))
+    by_spout: dict[str, list[dict[str, Any]]] = {}
+    for row in result["positions"]:
+        by_spout.setdefault(row["spout"], []).append(row)
+    for spout, rows in by_spout.items():
+        console.print(Text(f"{spout}: {_positions(rows)}"))
+
+
+def _positions(rows: list[dict[str, Any]]) -> str:
+    """How far a spout's partitions are: the only one, or how many there are and which are furthest behind."""
+    if len(rows) == 1:
+        return f"emitted up to {rows[0]['emitted_upto']:,}, committed up to {_committed(rows[0])}"
+    behind = sorted((row for row in rows if row["behind"]), key=lambda row: -row["behind"])
+    furthest = ", ".join(
+        f"{row['source_partition']} ({_committed(row)} of {row['emitted_upto']:,})"
+        for row in behind[:_FURTHEST]
+    )
+    counts = f"{len(rows):,} partitions, {len(behind):,} of them behind"
+    return f"{counts}; furthest: {furthest}" if behind else counts
+
+
+def _committed(row: dict[str, Any]) -> str:
+    return "none" if row["committed_upto"] is None else f"{row['committed_upto']:,}"
 
 
 def trace(message: str, entries: list[Entry]) -> None:

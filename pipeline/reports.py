@@ -7,10 +7,12 @@ from typing import Any
 
 from acker.audit import Audit, PublishedTable, audit
 from acker.errors import UnknownMessage
-from acker.ledger import NOW, newest_fold, read_fold
+from acker.ledger import NOW, Fold, newest_fold, read_fold
 from acker.schemas import EVENTS, LEDGER, component_of, stream
 from acker.tables import Store, last_number, open_table, query
+from pipeline.components import Component
 from pipeline.journal import Journal
+from pipeline.positions import positions
 from pipeline.publish import COUNT, app_id, commit_note
 from pipeline.topology import Topology
 
@@ -55,40 +57,9 @@ def _position(store: Store, topology: Topology, component: str) -> int:
 
 
 def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, Any]:
-    """Where each component, the acker and each publisher stand."""
-    ledger = store.require(LEDGER)
-    journal = Journal(store)
+    """Where each component, the acker, each publisher and each partition of a spout stand."""
     fold = newest_fold(store)
-    states: dict[str, int] = {}
-    due = 0
-    if fold is not None:
-        rows = query(
-            f"SELECT state, count(*) AS n, sum(CASE WHEN retry_at <= to_timestamp('{now.isoformat()}') "
-            f"THEN 1 ELSE 0 END) AS due FROM ledger WHERE {NOW.format(fold=fold.number)} GROUP BY state",
-            ledger=ledger,
-        )
-        states = {row["state"]: row["n"] for row in rows}
-        due = sum(row["due"] or 0 for row in rows if row["state"] == "retrying")
-    components = []
-    for component in topology.order():
-        planned, logged = journal.newest_number(component.name), journal.logged(component.name)
-        newest = journal.read(component.name, logged) if logged else None
-        waiting = {}
-        for upstream in component.inputs:
-            taken = newest.taken(upstream) if newest else 0
-            waiting[upstream] = len(
-                journal.numbers_for(upstream, component.name, taken, journal.logged(upstream))
-            )
-        components.append(
-            {
-                "component": component.name,
-                "planned": planned,
-                "logged": logged,
-                "unfinished": planned > logged,
-                "waiting_batches": waiting,
-                "planned_at": newest.planned_at if newest else None,
-            }
-        )
+    journal = Journal(store)
     publications = [
         {
             "component": publication.component,
@@ -100,12 +71,51 @@ def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, 
     return {
         "topology": topology.name,
         "store": store.uri,
-        "fold": None if fold is None else fold.number,
-        "folded_at": None if fold is None else fold.folded_at,
-        "states": states,
-        "due": due,
-        "components": components,
+        **acker_status(store, fold, now),
+        "components": [_component_status(journal, component) for component in topology.order()],
         "published": publications,
+        "positions": [asdict(position) for position in positions(topology, store, fold)],
+    }
+
+
+def acker_status(store: Store, fold: Fold | None, now: datetime) -> dict[str, Any]:
+    """The newest fold, when it was, the attempts in each state now, and how many messages are due.
+
+    Raises:
+        StoreError: there is no ledger.
+    """
+    ledger = store.require(LEDGER, fold.ledger_version if fold else None)
+    if fold is None:
+        return {"fold": None, "folded_at": None, "states": {}, "due": 0}
+    rows = query(
+        f"SELECT state, count(*) AS n, sum(CASE WHEN retry_at <= to_timestamp('{now.isoformat()}') "
+        f"THEN 1 ELSE 0 END) AS due FROM ledger WHERE {NOW.format(fold=fold.number)} GROUP BY state",
+        ledger=ledger,
+    )
+    return {
+        "fold": fold.number,
+        "folded_at": fold.folded_at,
+        "states": {row["state"]: row["n"] for row in rows},
+        "due": sum(row["due"] or 0 for row in rows if row["state"] == "retrying"),
+    }
+
+
+def _component_status(journal: Journal, component: Component) -> dict[str, Any]:
+    planned, logged = journal.newest_number(component.name), journal.logged(component.name)
+    newest = journal.read(component.name, logged) if logged else None
+    waiting = {}
+    for upstream in component.inputs:
+        taken = newest.taken(upstream) if newest else 0
+        waiting[upstream] = len(
+            journal.numbers_for(upstream, component.name, taken, journal.logged(upstream))
+        )
+    return {
+        "component": component.name,
+        "planned": planned,
+        "logged": logged,
+        "unfinished": planned > logged,
+        "waiting_batches": waiting,
+        "planned_at": newest.planned_at if newest else None,
     }
 
 

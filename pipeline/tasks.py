@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from acker.errors import SettingsError
 from acker.events import State
-from acker.ledger import fold_counts
+from acker.ledger import fold_counts, newest_fold
 from acker.schemas import LEDGER
 from acker.tables import Store
 from pipeline import acking, maintain, replay
@@ -22,7 +22,7 @@ from pipeline.cycle import room_for_new, run_bolt, run_spout
 from pipeline.progress import describe
 from pipeline.publish import publish_table
 from pipeline.registry import load_topology
-from pipeline.reports import status_report
+from pipeline.reports import acker_status
 from pipeline.run import Run, Step, utc_now
 from pipeline.session import connect, tell_soon
 from pipeline.settings import Settings
@@ -102,7 +102,7 @@ def fold(run: Run) -> Counts:
     counts = fold_counts(run.store, done)
     if not any(counts.values()):
         return {}
-    due = status_report(run.topology, run.store, run.clock())["due"]
+    due = acker_status(run.store, done, run.clock())["due"]
     return {"fold": done.number, **counts, "due": due}
 
 
@@ -190,7 +190,7 @@ def complaints(topology: str) -> list[str]:
     said: list[str] = []
     if store.open(LEDGER) is None:
         return said  # the very first run makes it meanwhile
-    status = status_report(found, store, utc_now())
+    status = acker_status(store, newest_fold(store), utc_now())
     live = sum(status["states"].get(state, 0) for state in ("pending", "retrying"))
     if live > settings.backlog_allowed:
         said.append(

@@ -24,6 +24,7 @@ from pipeline.components import (
     Stream,
     TupleFunction,
 )
+from pipeline.hooks import Hook, HookFunction
 from pipeline.paths import absolute
 from pipeline.spouts import Spout
 
@@ -88,6 +89,7 @@ class Topology:
         self.batch_rows = batch_rows
         self.components: dict[str, Component] = {}
         self.publications: dict[str, Publication] = {}  # by component
+        self.hooks: dict[Hook, list[HookFunction]] = {}
 
     def spout(self, name: str, source: Spout, reliable: bool | str = True) -> Component:
         """Add a spout that reads `source`.
@@ -219,6 +221,30 @@ class Topology:
                 )
         self.publications[name] = Publication(name, target, keys, dict(aggregates or {}))
 
+    def on_emit(self, function: HookFunction) -> HookFunction:
+        """Call the decorated function after each fold that saw new attempts emitted.
+
+        As the four below it takes a `pipeline.hooks.Notice` and runs once per fold, in the process that
+        folded. What it raises is logged.
+        """
+        return self._add_hook(Hook.ON_EMIT, function)
+
+    def on_ack(self, function: HookFunction) -> HookFunction:
+        """Call the decorated function after each fold that acked messages."""
+        return self._add_hook(Hook.ON_ACK, function)
+
+    def on_retry(self, function: HookFunction) -> HookFunction:
+        """Call the decorated function after each fold that failed messages which are tried again."""
+        return self._add_hook(Hook.ON_RETRY, function)
+
+    def on_dead_letter(self, function: HookFunction) -> HookFunction:
+        """Call the decorated function after each fold that gave messages up."""
+        return self._add_hook(Hook.ON_DEAD_LETTER, function)
+
+    def on_lost(self, function: HookFunction) -> HookFunction:
+        """Call the decorated function after each fold that found messages to be lost."""
+        return self._add_hook(Hook.ON_LOST, function)
+
     def validate(self) -> None:
         """Check the graph as a whole.
 
@@ -290,6 +316,10 @@ class Topology:
     def bolts(self) -> tuple[Component, ...]:
         """The bolts, each after those that it reads."""
         return tuple(component for component in self.order() if not component.is_spout)
+
+    def _add_hook(self, hook: Hook, function: HookFunction) -> HookFunction:
+        self.hooks.setdefault(hook, []).append(function)
+        return function
 
     def _has_stream(self, name: str) -> bool:
         component, _, further = name.partition(".")

@@ -71,6 +71,10 @@ class DeltaSpout:
         rows = self._rows(spark, planned["version"]).where(F.col("_source_offset") <= planned["upto"])
         return rows if planned["after"] is None else rows.where(F.col("_source_offset") > planned["after"])
 
+    def ends(self, planned: Range) -> dict[str, int]:
+        """See `Spout`."""
+        return {PARTITION: planned["upto"] + 1}
+
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """See `Spout`."""
         offsets = positions["source_offset"]

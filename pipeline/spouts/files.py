@@ -93,6 +93,11 @@ class FileSpout:
         )
         return rows.unionByName(lost, allowMissingColumns=True)
 
+    def ends(self, planned: Range) -> dict[str, int]:
+        """See `Spout`."""
+        files = planned["files"]
+        return {file["path"]: file["upto"] + 1 for file in files if file["upto"] > file["after"]}
+
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """See `Spout`."""
         wanted = spark.createDataFrame(

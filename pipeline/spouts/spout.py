@@ -37,5 +37,8 @@ class Spout(Protocol):
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
         """The messages of a range. One that was there when it was planned and is gone is a `lost` row."""
 
+    def ends(self, planned: Range) -> dict[str, int]:
+        """Partition -> one past the last position of a range, for each partition that the range reads."""
+
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """The messages at `positions` (source_partition, source_offset) that the source still holds."""

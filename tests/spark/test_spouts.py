@@ -38,6 +38,17 @@ def parts(planned):
     return [(file["path"], file["after"], file["upto"], file["end"]) for file in planned["files"]]
 
 
+def test_a_range_ends_one_past_the_last_position_of_each_partition_that_it_reads():
+    table = {"after": 3, "upto": 6, "end": 9, "version": 0}
+    sizes = {"a": (2, 5, 5), "b": (0, 0, 0), "c": (0, 1, 4)}
+    files = [
+        {"path": path, "mark": "", "after": after, "upto": upto, "end": end}
+        for path, (after, upto, end) in sizes.items()
+    ]
+    assert DeltaSpout("table", key="id").ends(table) == {"0": 7}
+    assert FileSpout("folder").ends({"files": files}) == {"a": 6, "c": 2}
+
+
 # Delta tables
 
 

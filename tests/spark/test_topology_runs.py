@@ -10,9 +10,9 @@ from acker.audit import Finding
 from acker.retry import ExponentialBackoff
 from acker.tables import query
 from pipeline.bolts import fail_when
-from pipeline.cycle import CycleResult, drain, run_bolt, run_cycle, run_spout
+from pipeline.cycle import CycleResult, drain, room_for_new, run_bolt, run_cycle, run_spout
 from pipeline.reports import audit_report, status_report, trace_report
-from pipeline.spouts import DeltaSpout
+from pipeline.spouts import DeltaSpout, FileSpout
 from pipeline.topology import Topology
 
 
@@ -126,6 +126,16 @@ def test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read(pla
     assert run_spout(run, numbers, limit=1) == (1, 1)
     planned = [batch.input for batch in run.journal.rows("component = 'kept'")]
     assert planned == [{"numbers": {"after": 0, "upto": 1}}, {"numbers": {"after": 1, "upto": 2}}]
+
+
+def test_messages_that_were_lost_before_they_were_emitted_take_no_room(place):
+    file = place.folder / "files" / "a"
+    file.parent.mkdir()
+    file.write_text("1\n2\n")
+    topology = Topology("held", max_pending=3)
+    lines = topology.spout("lines", FileSpout(str(file.parent)))
+    run = place.run(topology, lambda step: file.unlink() if step.name == "planned" else None)
+    assert (run_spout(run, lines), room_for_new(run)) == ((1, 2), 3)
 
 
 @pytest.fixture(scope="module")
