@@ -1,0 +1,69 @@
+"""Tuples of several messages in DataFrame and basic bolts: all succeed together, or all are tried again."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from acker.retry import ExponentialBackoff
+from pipeline.bolts import collect_anchors, fail_when, merge_anchors
+from pipeline.cycle import run_cycle
+from pipeline.reports import audit_report
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+
+@pytest.fixture
+def joined(place):
+    """Orders and payments joined, summed up by customer, and spelled out; an order of 3 fails once."""
+    orders = place.add("orders", id=[1, 2, 3, 4], customer=["ann", "bob", "bob", "eve"])
+    payments = place.add("payments", id=[1, 2, 3], cents=[100, 200, 300])
+    topology = Topology("joined", retry=ExponentialBackoff(initial_seconds=10))
+    orders = topology.spout("orders", DeltaSpout(orders, key="id"))
+    payments = topology.spout("payments", DeltaSpout(payments, key="id"))
+    outage = place.folder / "outage"
+    outage.touch()
+
+    @topology.bolt(orders, payments)
+    def paid(orders, payments):
+        theirs = payments.withColumnRenamed("anchor", "payment")
+        both = orders.join(theirs, "id", "left")
+        return both.select(
+            merge_anchors("anchor", "payment"), "id", "customer", F.coalesce("cents", F.lit(0)).alias("cents")
+        )
+
+    @topology.bolt(paid)
+    def customers(tuples):
+        sums = tuples.groupBy("customer").agg(collect_anchors(), F.sum("cents").alias("cents"))
+        return sums.select(
+            "anchor",
+            "customer",
+            "cents",
+            fail_when((F.col("customer") == "bob") & F.lit(outage.exists()), "down"),
+        )
+
+    @topology.basic_bolt(customers, schema="line string")
+    def spelled(tup):
+        yield (f"{tup.customer} paid {tup.cents}",)
+
+    topology.publish(paid, to=place.path("paid"))
+    topology.publish(spelled, to=place.path("lines"))
+    return place.run(topology), outage
+
+
+def test_messages_whose_tuples_were_joined_fail_together_and_are_published_together(joined, place, states):
+    run, outage = joined
+    run_cycle(run)
+    assert place.rows("paid") == [(1, "ann", 100), (4, "eve", 0)]
+    assert place.rows("lines") == [("ann paid 100",), ("eve paid 0",)]
+    failed = (
+        [(2, 1, "failed")] * 2 + [(2, 2, "retrying")] * 2 + [(3, 1, "failed")] * 2 + [(3, 2, "retrying")] * 2
+    )
+    assert [state for state in states(run) if state[0] in (2, 3)] == failed
+    outage.unlink()
+    place.clock.advance(10)
+    run_cycle(run)
+    assert place.rows("paid") == [(1, "ann", 100), (2, "bob", 200), (3, "bob", 300), (4, "eve", 0)]
+    assert place.rows("lines") == [("ann paid 100",), ("bob paid 500",), ("eve paid 0",)]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_an_anchor_of_nobody_is_refused(place): ...
