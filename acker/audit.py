@@ -5,14 +5,14 @@ one acked attempt of every acked message: what is missing is lost, what nobody a
 what is there twice is duplicated, and what was acked after a failure is recovered.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from deltalake import DeltaTable
 
 from acker.ledger import NOW, fold_counts, newest_fold
-from acker.schemas import EVENTS, LEDGER
+from acker.schemas import EVENTS, LEDGER, of_stream, stream
 from acker.tables import Store, query
 from acker.trims import Trim, newest_trim
 
@@ -21,11 +21,18 @@ from acker.trims import Trim, newest_trim
 class PublishedTable:
     """One published table and the stream that feeds it."""
 
-    component: str
+    component: str  # or `component.stream`
     table: DeltaTable | None  # None where nothing was published yet
     stream: DeltaTable | None
     position: int  # the newest fold published
+    folded: int = 0  # the newest batch of the component in that fold
     counted: str | None = None  # on a table of aggregates, its column of tuples per row
+    former: Mapping[str, DeltaTable] = field(default_factory=dict)  # who fed it before -> the stream
+
+    def streams(self) -> dict[str, DeltaTable]:
+        """All that fed it, by a name for queries; the one that does now is `stream`."""
+        assert self.stream is not None
+        return {"stream": self.stream} | {f"stream_of_{name}": each for name, each in self.former.items()}
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,9 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
         unexpected=len(findings["unexpected"]),
         duplicated=len(findings["duplicated"]),
         recovered=counts["recovered"],
-        unpublished=_unpublished(ledger, min((one.position for one in published), default=number)),
+        unpublished=_unpublished(
+            ledger, min((one.position for one in published if one.stream is not None), default=number)
+        ),
         late=fold_counts(store, fold)["late"] if fold else 0,
         dead_letters=given_up["dead_letter"],
         findings=findings,
@@ -186,12 +195,21 @@ def message_name(row: dict[str, Any]) -> str:
     return f"{row['spout']}:{row['source_partition']}:{row['source_offset']}"
 
 
-def _expected(trim: Trim, position: int | None = None) -> str:
+def _tuples(name: str, table: DeltaTable) -> str:
+    """A SQL condition on the tuples of a stream."""
+    return f"_kind IS NULL AND {of_stream(name, [field.name for field in table.schema().fields])}"
+
+
+def _expected(trim: Trim, tuples: Mapping[str, str], position: int | None = None) -> str:
     """Common table expressions: `expected`, the newest acked attempt of each message, and `emitted`.
 
     Of what is `gone` the stream may hold nothing any more.
+
+    Args:
+        tuples: stream, as queries call it -> a condition on the rows that are meant.
     """
     published = "" if position is None else f"AND fold <= {position}"
+    rows = " UNION ALL ".join(f"SELECT _root_id FROM {name} WHERE {those}" for name, those in tuples.items())
     return f"""expected AS (
         SELECT *, {trim.is_gone()} AS gone FROM (
             SELECT *, row_number() OVER (
@@ -199,17 +217,18 @@ def _expected(trim: Trim, position: int | None = None) -> str:
             FROM ledger WHERE live_in IS NULL AND state = 'acked' {published})
         WHERE n = 1),
         emitted AS (
-            SELECT _root_id AS id, count(*) AS tuples FROM stream WHERE _kind IS NULL GROUP BY _root_id)"""
+            SELECT _root_id AS id, count(*) AS tuples FROM ({rows}) GROUP BY _root_id)"""
 
 
-def acked_tuples(store: Store, stream: str, before: Trim, after: Trim) -> int:
+def acked_tuples(store: Store, name: str, before: Trim, after: Trim) -> int:
     """How many tuples of a stream belong to acked messages that go with the second trimming."""
+    table = store.require(stream(name))
     (row,) = query(
-        f"""WITH {_expected(before)}
+        f"""WITH {_expected(before, {"stream": _tuples(name, table)})}
         SELECT coalesce(sum(tuples), 0) AS tuples FROM expected JOIN emitted ON root_id = id
         WHERE NOT gone AND {after.is_gone()}""",
         ledger=store.require(LEDGER),
-        stream=store.require(stream),
+        stream=table,
     )
     return int(row["tuples"])
 
@@ -217,8 +236,10 @@ def acked_tuples(store: Store, stream: str, before: Trim, after: Trim) -> int:
 def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str, list[Finding]]:
     if one.stream is None:
         return {}
-    expected = _expected(trim, one.position)
-    tables = {"ledger": ledger, "stream": one.stream}
+    streams = one.streams()
+    tuples = {name: _tuples(one.component, table) for name, table in streams.items()}
+    expected = _expected(trim, tuples, one.position)
+    tables = {"ledger": ledger, **streams}
     if one.table is None:
         rows = query(
             f"WITH {expected} SELECT expected.* FROM expected JOIN emitted ON root_id = id WHERE NOT gone",
@@ -227,7 +248,9 @@ def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str,
         return {"lost": [Finding(message_name(row), "acked, but nothing is published") for row in rows]}
     tables["published"] = one.table
     if one.counted:
-        return _aggregated(expected, tables, one.counted, trim.tuples.get(one.component, 0))
+        untracked = f"{tuples['stream']} AND _root_id IS NULL AND _batch <= {one.folded}"
+        gone = sum(trim.tuples.get(name, 0) for name in (one.component, *one.former))
+        return _aggregated(expected, untracked, tables, one.counted, gone)
     rows = query(
         f"""WITH {expected},
         found AS (SELECT _root_id AS found_id, count(*) AS found FROM published
@@ -260,12 +283,13 @@ def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str,
 
 
 def _aggregated(
-    expected: str, tables: dict[str, DeltaTable], counted: str, gone: int
+    expected: str, untracked: str, tables: dict[str, DeltaTable], counted: str, gone: int
 ) -> dict[str, list[Finding]]:
     (row,) = query(
         f"""WITH {expected}
-        SELECT {gone} + (SELECT coalesce(sum(tuples), 0) FROM expected JOIN emitted ON root_id = id
-                WHERE NOT gone) AS tuples,
+        SELECT {gone} + (SELECT count(*) FROM stream WHERE {untracked})
+            + (SELECT coalesce(sum(tuples), 0) FROM expected JOIN emitted ON root_id = id WHERE NOT gone)
+                AS tuples,
             (SELECT coalesce(sum({counted}), 0) FROM published) AS found""",
         **tables,
     )

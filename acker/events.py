@@ -15,6 +15,7 @@ class Kind(StrEnum):
     ACK = "ack"  # a component consumed tuples of the root, and perhaps emitted more
     FAIL = "fail"  # a component failed a tuple of the root
     RESET = "reset"  # a component asked for the root's timeout to start again
+    JOIN = "join"  # a component emitted a tuple that belongs to another root as well
     LOST = "lost"  # the source no longer holds the message that was to be emitted
 
 
@@ -48,6 +49,7 @@ class Event:
     source_offset: int | None = None
     attempt: int | None = None  # from 1
     replaces: int | None = None  # the acked root whose published rows this attempt is to replace
+    joined: int | None = None  # on join, the smallest root of the tuple
     component: str = ""
     batch: int = 0
     reason: str | None = None  # on fail and lost
@@ -71,6 +73,7 @@ class LedgerRow:
     batch: int | None = None  # the spout's batch that emitted it
     turn: int | None = None  # the window turn at which its time began
     replaces: int | None = None
+    joined: int | None = None  # the smallest of the roots that settle together with it; None if it is alone
     emitted_at: datetime | None = None
     retry_at: datetime | None = None
     settled_at: datetime | None = None

@@ -17,6 +17,7 @@ from acker.timeouts import Timeouts, Turn
 
 TWICE = "emitted twice"
 SPOUT_GONE = "spout is no longer in the topology"
+PARTNER_SETTLED = "joined with a message that has settled"
 
 _MESSAGE = ["spout", "source_partition", "source_offset"]
 _MICROSECOND = timedelta(microseconds=1)
@@ -71,7 +72,7 @@ def ledger_rows(fold: FoldInput) -> pl.DataFrame:
 
     Columns are those of `ledger` that a fold decides, and `live` (bool), which tells which rows live on.
     """
-    decided = _decided(fold)
+    decided = _settled_together(_decided(fold), fold)
     parts = [_settled_or_pending(decided, fold), _followers(decided, fold), _still_retrying(fold)]
     typed = [part.cast({name: _TYPES[name] for name in part.columns if name in _TYPES}) for part in parts]
     return pl.concat(typed, how="diagonal")
@@ -120,11 +121,73 @@ def _decided(fold: FoldInput) -> pl.DataFrame:
         "batch",
         pl.when(~is_lost).then("turn").alias("turn"),
         "replaces",
+        pl.lit(None, pl.Int64).alias("joined"),
         "emitted_at",
         "superseded",
         "events",
     )
     return collect(rows)
+
+
+def _settled_together(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
+    """`decided`, but that roots which share tuples are acked as a whole or fail as a whole.
+
+    Until then those that are complete stay pending. A root that is in flight no more cannot be acked with
+    the others.
+    """
+    linked = pl.concat([fold.pending, fold.events.filter(pl.col("kind") == Kind.JOIN)], how="diagonal")
+    links = collect(linked.select("root_id", "joined").drop_nulls().unique())
+    if links.is_empty():
+        return decided
+    groups = connected(links)
+    attempts = decided.filter(pl.col("state") != State.LOST).drop("joined")
+    members = groups.join(attempts, on="root_id", how="left").sort("root_id")
+    state, in_flight = pl.col("state"), pl.col("state").is_in([State.PENDING, State.ACKED])
+    name = pl.format("{}:{}:{}", *_MESSAGE)
+    why = pl.format("joined with {}: {}", name, "reason")
+    groups = members.group_by("joined").agg(
+        (state == State.ACKED).all(ignore_nulls=False).alias("complete"),
+        state.is_null().any().alias("settled"),
+        why.filter(~in_flight).first().alias("why"),
+        pl.col("component").filter(~in_flight).first().alias("whose"),
+    )
+    fault = pl.coalesce("why", pl.when("settled").then(pl.lit(PARTNER_SETTLED)))
+    together = (
+        members.filter(state.is_not_null())
+        .join(groups, on="joined")
+        .with_columns(
+            pl.when(in_flight & fault.is_not_null()).then(fault).otherwise("reason").alias("reason"),
+            pl.when(in_flight & fault.is_not_null()).then("whose").otherwise("component").alias("component"),
+            pl.when(in_flight & fault.is_not_null())
+            .then(pl.lit(State.FAILED))
+            .when((state == State.ACKED) & ~pl.col("complete"))
+            .then(pl.lit(State.PENDING))
+            .otherwise("state")
+            .alias("state"),
+        )
+    )
+    alone = decided.join(together, on="root_id", how="anti")
+    return pl.concat([alone, together.select(decided.columns)])
+
+
+def connected(links: pl.DataFrame) -> pl.DataFrame:
+    """Every root of some links, and as `joined` the smallest that it is linked to over any number of them.
+
+    Args:
+        links: pairs of roots, columns `root_id` and `joined`.
+    """
+    pairs = pl.concat([links, links.select(root_id="joined", joined="root_id")]).rename({"joined": "other"})
+    before, found = None, _smallest(pairs.select("root_id", joined=pl.min_horizontal("root_id", "other")))
+    while before is None or not found.equals(before):
+        before, label = found, found.rename({"root_id": "other"})
+        near = pairs.join(label, on="other").select("root_id", "joined")
+        far = found.join(label.rename({"other": "joined", "joined": "far"}), on="joined")
+        found = _smallest(pl.concat([found, near, far.select("root_id", joined="far")]))
+    return found
+
+
+def _smallest(labels: pl.DataFrame) -> pl.DataFrame:
+    return labels.group_by("root_id").agg(pl.col("joined").min()).sort("root_id")
 
 
 def _balances(fold: FoldInput) -> pl.LazyFrame:
@@ -216,7 +279,7 @@ def _followers(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
         *(pl.when(again).then(0).otherwise(name).alias(name) for name in ("ack_val", "outstanding")),
         "reason",
         "component",
-        *(pl.when(~again).then(name).alias(name) for name in ("batch", "turn")),
+        *(pl.when(~again).then(name).alias(name) for name in ("batch", "turn", "joined")),
         "replaces",
         "emitted_at",
         pl.when(again).then(pl.lit(fold.now) + pl.duration(microseconds="delay")).alias("retry_at"),

@@ -4,6 +4,7 @@ Polars groups ten million ids in a tenth of the time that Spark takes for it (`d
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
@@ -12,19 +13,32 @@ from acker.errors import StoreError
 from acker.schemas import SCHEMAS, stream
 from acker.tables import Store, in_batches
 
-# The columns of a stream that are not the user's.
-STREAM = pl.Schema(
+_HELD = pl.Struct(
     {
-        "_root_id": pl.Int64,
-        "_batch": pl.Int64,
-        "_kind": pl.String,
-        "_error": pl.String,
-        "_source_partition": pl.String,
-        "_source_offset": pl.Int64,
-        "_attempt": pl.Int32,
-        "_replaces": pl.Int64,
+        "stream": pl.String,
+        "file": pl.String,
+        "row": pl.Int64,
+        "batch": pl.Int64,
+        "since": pl.Int64,
+        "task": pl.Int32,
     }
 )
+
+# The columns that a stream may have beside the user's.
+_STREAM: dict[str, pl.DataType] = {
+    "_root_id": pl.Int64(),
+    "_root_ids": pl.List(pl.Int64()),
+    "_batch": pl.Int64(),
+    "_stream": pl.String(),
+    "_kind": pl.String(),
+    "_error": pl.String(),
+    "_held": _HELD,
+    "_source_partition": pl.String(),
+    "_source_offset": pl.Int64(),
+    "_attempt": pl.Int32(),
+    "_replaces": pl.Int64(),
+}
+_EVERYWHERE = ("_root_id", "_batch", "_kind", "_error")
 
 
 def columns_of(table: str) -> pl.Schema:
@@ -35,11 +49,33 @@ def columns_of(table: str) -> pl.Schema:
     return empty.schema
 
 
-def files_of(store: Store, component: str, batches: Sequence[int]) -> list[str]:
-    """Paths of the files of a component's stream that can hold rows of some batches."""
-    if not batches:
-        return []
-    return store.require(stream(component)).file_uris(file_pruning_predicate=in_batches(batches))
+@dataclass(frozen=True)
+class Rows:
+    """Where the rows of some batches of a stream lie.
+
+    Args:
+        columns: those of the stream's table that are not the user's.
+        files: paths of the files that can hold such rows.
+        where: the rows that are meant, in SQL.
+    """
+
+    columns: pl.Schema
+    files: list[str]
+    where: str
+
+    @classmethod
+    def of(cls, store: Store, name: str, batches: Sequence[int]) -> "Rows":
+        """Rows of some batches of a stream; of all streams of a component where `name` is its own.
+
+        None where the component never wrote, since all its batches failed their inputs without a write.
+        """
+        table = store.open(stream(name)) if batches else None
+        if table is None:
+            return cls(pl.Schema({name: _STREAM[name] for name in _EVERYWHERE}), [], "false")
+        found = {field.name for field in table.schema().fields}
+        columns = {name: kind for name, kind in _STREAM.items() if name in found or name in _EVERYWHERE}
+        where = in_batches(batches)
+        return cls(pl.Schema(columns), table.file_uris(file_pruning_predicate=where), where)
 
 
 def file_name(path: str) -> str:
@@ -63,6 +99,14 @@ def scan(paths: list[str], columns: pl.Schema, row: str | None = None) -> pl.Laz
         missing_columns="insert",
         extra_columns="ignore",
     )
+
+
+def by_each_root(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """The rows, those that have several roots once for each of them."""
+    if "_root_ids" not in rows.collect_schema():
+        return rows
+    roots = pl.coalesce("_root_ids", pl.concat_list("_root_id"))
+    return rows.with_columns(_root_id=roots).drop("_root_ids").explode("_root_id")
 
 
 def collect(frame: pl.LazyFrame) -> pl.DataFrame:

@@ -14,6 +14,7 @@ import polars as pl
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from acker.schemas import component_of, edge
 from acker.steady import steady
 
 # The constants of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
@@ -48,13 +49,29 @@ def tuple_ids(emitter: str, consumers: Sequence[str], file: str, row: pl.Expr) -
         file: the name of the row's file, without its folder.
         row: the row's number in the file.
     """
-    ids = [_random(hash64(f"{emitter}>{consumer}/{file}"), row) for consumer in consumers]
+    ids = [_random(_unsigned(_seed(emitter, consumer, file)), row) for consumer in consumers]
     return reduce(xor, ids).reinterpret(signed=True) if ids else pl.lit(0, pl.Int64)
 
 
-def _random(seed: int, index: pl.Expr) -> pl.Expr:
+def held_ids(held: pl.DataFrame, consumer: str) -> pl.DataFrame:
+    """Add to tuples that a consumer holds back the `id` of each on its edge to the consumer.
+
+    Args:
+        held: columns `stream` (by which it came), `file` and `row`, where it lies.
+    """
+    files = held.select("stream", "file").unique()
+    seeds = [_seed(component_of(stream), edge(stream, consumer), file) for stream, file in files.rows()]
+    seeded = held.join(files.with_columns(seed=pl.Series(seeds, dtype=pl.UInt64)), on=["stream", "file"])
+    return seeded.with_columns(id=_random(pl.col("seed"), pl.col("row")).reinterpret(signed=True))
+
+
+def _seed(emitter: str, consumer: str, file: str) -> int:
+    return hash64(f"{emitter}>{consumer}/{file}") % 2**64
+
+
+def _random(seed: pl.Expr, index: pl.Expr) -> pl.Expr:
     """The `index`-th number of the SplitMix64 generator of a seed; UInt64, whose products wrap around."""
-    state = index.cast(pl.UInt64) * _unsigned(_GAMMA) + _unsigned(seed % 2**64)
+    state = index.cast(pl.UInt64) * _unsigned(_GAMMA) + seed
     for shift, factor in _MIX:
         state = _shifted(state, shift) * _unsigned(factor)
     return _shifted(state, _LAST_SHIFT)

@@ -8,10 +8,10 @@ import polars as pl
 import pyarrow as pa
 
 from acker.fold import FoldInput, ledger_rows
-from acker.frames import STREAM, collect, columns_of, files_of, scan
+from acker.frames import Rows, by_each_root, collect, columns_of, scan
 from acker.ledger import APP, Fold, read_fold, unfolded
-from acker.schemas import EVENTS, LEDGER, SCHEMAS
-from acker.tables import Store, append_rows, in_batches
+from acker.schemas import EVENTS, LEDGER, SCHEMAS, of_stream
+from acker.tables import Store, append_rows
 from acker.timeouts import Timeouts, Turn
 
 
@@ -23,7 +23,7 @@ class FoldRequest:
         previous: the newest fold, None before the first.
         events_version: of the events table, up to which to fold.
         logged: component -> its newest batch logged at that version.
-        waiting: component -> batches of its stream that a bolt has yet to take.
+        waiting: stream -> batches of it that a bolt has yet to take.
         spouts: see `FoldInput`.
         delays: see `FoldInput`.
     """
@@ -59,7 +59,7 @@ def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
     """
     events = collect(_new_events(store, request))
     fold = FoldInput(
-        live=_live_rows(store, request.previous),
+        live=live_rows(store, request.previous),
         events=events.lazy(),
         waiting=_waiting(store, request.waiting),
         spouts=request.spouts,
@@ -86,7 +86,7 @@ def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
     return read_fold(store.require(LEDGER), request.number), is_ours
 
 
-def _live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
+def live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
     """Pending and retrying rows of a fold, at the version at which the fold was found."""
     if fold is None:
         return scan([], columns_of(LEDGER))
@@ -103,14 +103,13 @@ def _new_events(store: Store, request: FoldRequest) -> pl.LazyFrame:
 
 
 def _waiting(store: Store, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame:
-    """Roots (`root_id`) of the tuples of some batches."""
-    parts = [
-        scan(files_of(store, component, batches), STREAM).filter(
-            pl.sql_expr(in_batches(batches)) & pl.col("_kind").is_null()
-        )
-        for component, batches in waiting.items()
-    ]
-    return pl.concat([scan([], STREAM), *parts]).select(pl.col("_root_id").alias("root_id"))
+    """Roots (`root_id`) of the tuples of some batches of some streams."""
+    parts = [pl.LazyFrame(schema={"_root_id": pl.Int64})]
+    for name, batches in waiting.items():
+        rows = Rows.of(store, name, batches)
+        mine = pl.sql_expr(f"_kind IS NULL AND {of_stream(name, rows.columns)} AND {rows.where}")
+        parts.append(by_each_root(scan(rows.files, rows.columns).filter(mine)).select("_root_id"))
+    return pl.concat(parts).select(pl.col("_root_id").alias("root_id")).drop_nulls()
 
 
 def _own_row(request: FoldRequest, events: int) -> dict[str, object]:

@@ -6,7 +6,7 @@ last ack come together), and in keeping a count beside the XOR, which two equal 
 Nothing here reads a clock, and the order in which a fold's events come makes no difference.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import reduce
@@ -78,18 +78,21 @@ def fold(
 
     rows = _still_retrying(ledger.live, arrived, spouts)
     late = 0
+    attempts: dict[int, LedgerRow] = {}
     for root_id, root in roots.items():
         if root.emissions():
             attempt = _attempt(root, turn)
             newest = in_flight[attempt.message]
-            attempt = _decide(attempt, root, newest, turn, timeouts, root_id in waiting)
-            rows.append(attempt)
-            if attempt.state in (State.FAILED, State.TIMED_OUT) and attempt.attempt == newest:
-                rows.append(_next(attempt, retry, now))
+            attempts[root_id] = _decide(attempt, root, newest, turn, timeouts, root_id in waiting)
         elif root.of(Kind.LOST):
             rows.append(_first(root.arrivals()))
         else:
             late += len(root.events)
+    _settle_together(attempts, _groups(roots))
+    for attempt in attempts.values():
+        rows.append(attempt)
+        if attempt.state in (State.FAILED, State.TIMED_OUT) and attempt.attempt == in_flight[attempt.message]:
+            rows.append(_next(attempt, retry, now))
 
     rows.sort(key=lambda row: (*row.message, row.attempt, row.root_id, row.state))
     live = tuple(row for row in rows if row.state in LIVE)
@@ -135,6 +138,46 @@ def _decide(
     return attempt
 
 
+def _groups(roots: Mapping[int, _Root]) -> list[set[int]]:
+    """The roots that share tuples, over any number of tuples, in groups."""
+    groups: dict[int, set[int]] = {}
+    for root_id, root in roots.items():
+        before = [root.pending.joined] if root.pending else []
+        for other in before + [event.joined for event in root.of(Kind.JOIN)]:
+            if other is not None:
+                both = groups.get(root_id, {root_id}) | groups.get(other, {other})
+                groups |= dict.fromkeys(both, both)
+    return list({id(group): group for group in groups.values()}.values())
+
+
+def _settle_together(attempts: dict[int, LedgerRow], groups: Iterable[set[int]]) -> None:
+    """Let each group be acked as a whole or fail as a whole; until then who is complete stays pending.
+
+    Storm settles each root by itself; there a joined tuple of a message that failed is emitted again with
+    its partner's replay or never. A root that is in flight no more cannot be acked with the others.
+    """
+    for group in groups:
+        found = [attempts[root] for root in sorted(group) if root in attempts]
+        fault = _first_fault(found, len(found) < len(group))
+        complete = all(attempt.state == State.ACKED for attempt in found)
+        for attempt in found:
+            attempt = replace(attempt, joined=min(group))
+            if attempt.state in (State.PENDING, State.ACKED) and fault:
+                attempt = replace(attempt, state=State.FAILED, reason=fault[0], component=fault[1])
+            elif attempt.state == State.ACKED and not complete:
+                attempt = replace(attempt, state=State.PENDING)
+            attempts[attempt.root_id] = attempt
+
+
+def _first_fault(group: Iterable[LedgerRow], one_is_settled: bool) -> tuple[str, str | None] | None:
+    """Why a group fails, and the component that failed it; None where nothing is wrong."""
+    for attempt in group:
+        if attempt.state not in (State.PENDING, State.ACKED):
+            spout, partition, offset = attempt.message
+            return f"joined with {spout}:{partition}:{offset}: {attempt.reason}", attempt.component
+    return ("joined with a message that has settled", None) if one_is_settled else None
+
+
 def _next(failed: LedgerRow, retry: RetryPolicy, now: datetime) -> LedgerRow:
     """What follows a failed attempt: the wait for the next one, or the end."""
     delay = delay_after(retry, failed.attempt)
@@ -144,6 +187,7 @@ def _next(failed: LedgerRow, retry: RetryPolicy, now: datetime) -> LedgerRow:
         failed,
         state=State.RETRYING,
         attempt=failed.attempt + 1,
+        joined=None,
         ack_val=0,
         outstanding=0,
         batch=None,

@@ -1,6 +1,7 @@
 """Columns and table properties of the store's own tables. `docs/tables.md` is their page for readers."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -55,7 +56,7 @@ SCHEMAS = {
         columns="""
             root_id bigint, kind string, ack_val bigint, emitted bigint, consumed bigint,
             spout string, source_partition string, source_offset bigint, attempt int, replaces bigint,
-            component string, batch bigint, reason string, logged_at timestamp""",
+            joined bigint, component string, batch bigint, reason string, logged_at timestamp""",
         stats_columns="component,batch,kind",
     ),
     LEDGER: TableSchema(
@@ -63,7 +64,7 @@ SCHEMAS = {
             fold bigint, live_in bigint, events_version bigint, root_id bigint,
             spout string, source_partition string, source_offset bigint, attempt int,
             state string, ack_val bigint, outstanding bigint, reason string, component string,
-            batch bigint, turn bigint, replaces bigint,
+            batch bigint, turn bigint, replaces bigint, joined bigint,
             emitted_at timestamp, retry_at timestamp, settled_at timestamp, folded_at timestamp,
             events bigint, `window` bigint, logged map<string,bigint>""",
         stats_columns="fold",
@@ -85,14 +86,53 @@ SCHEMAS = {
 }
 
 
-def stream(component: str) -> str:
-    """The table that holds a component's stream."""
-    return f"streams/{component}"
+def stream(name: str) -> str:
+    """The table that holds a stream.
+
+    Args:
+        name: a component's, or `component.stream` for a further stream of it. All streams of a component
+            lie in one table, since what a batch emitted must become visible in one commit.
+    """
+    return f"streams/{component_of(name)}"
+
+
+def component_of(name: str) -> str:
+    """The component that emits a stream."""
+    return name.partition(".")[0]
+
+
+def edge(name: str, consumer: str) -> str:
+    """What `batches.edges` calls a consumer of a stream: its name, after `stream>` for a further stream."""
+    _, _, further = name.partition(".")
+    return f"{further}>{consumer}" if further else consumer
+
+
+def stream_of(edge: str) -> str | None:
+    """The further stream that an edge belongs to, or None."""
+    return edge.rpartition(">")[0] or None
+
+
+def ends(emitter: str, edge: str) -> tuple[str, str]:
+    """The stream and the consumer that an edge of a component connects."""
+    further, _, consumer = edge.rpartition(">")
+    return (f"{emitter}.{further}" if further else emitter), consumer
+
+
+def of_stream(name: str, columns: Collection[str]) -> str:
+    """A SQL condition on the rows of a stream among those of its component, whose table has `columns`."""
+    if "_stream" not in columns:
+        return "true"
+    _, _, further = name.partition(".")
+    return f"_stream = '{further}'" if further else "_stream IS NULL"
 
 
 # Columns of every stream, before the user's own. `_kind` is null on a tuple that was emitted; else the
-# row reports what became of an input: `fail` with `_error`, or `lost` on a spout's stream.
+# row reports what became of an input: `fail` with `_error`, `held` with `_held`, `reset`, or `lost` on a
+# spout's stream. `_root_id` is null on a tuple that is not tracked. Three columns are there only where they
+# are needed: `_root_ids` of a tuple that has several roots, of which `_root_id` is the smallest; `_stream`,
+# the name of one of several streams; `_held`, where a tuple lies that a rich bolt holds back.
 STREAM_COLUMNS = ("_root_id", "_batch", "_kind", "_error")
+HELD = "held"
 SPOUT_COLUMNS = ("_source_partition", "_source_offset", "_attempt", "_replaces")
 STREAM_PROPERTIES = {
     "delta.dataSkippingStatsColumns": "_batch",

@@ -6,20 +6,22 @@ from acker.errors import StoreError
 from acker.job import FoldRequest, run_fold
 from acker.ledger import Fold, fold_counts, highest_attempt, newest_fold
 from acker.retry import delay_after
-from acker.schemas import EVENTS
+from acker.schemas import EVENTS, component_of
 from pipeline.batch import messages_table
 from pipeline.hooks import call_hooks
+from pipeline.retire import retire
 from pipeline.run import Run
 
 
 def fold(run: Run) -> Fold:
     """Run the acker once, call the topology's hooks, and return the newest fold.
 
-    The newest fold and the clock are read first. Then one version of `events` fixes everything else:
-    which batches are logged, so which events are new and which tuples still wait, all as of the same
-    commit. A tuple that moves on meanwhile was consumed and emitted in one later commit; at this
-    version it waits.
+    What waits for a bolt that is gone is failed first. The newest fold and the clock are read next. Then
+    one version of `events` fixes everything else: which batches are logged, so which events are new and
+    which tuples still wait, all as of the same commit. A tuple that moves on meanwhile was consumed and
+    emitted in one later commit; at this version it waits.
     """
+    retire(run)
     previous = newest_fold(run.store)
     now = run.clock()
     events = run.store.open(EVENTS)
@@ -50,7 +52,7 @@ def fold(run: Run) -> Fold:
 
 
 def waiting(run: Run, logged: dict[str, int]) -> dict[str, list[int]]:
-    """Component -> its logged batches that a bolt among their edges has not logged yet."""
+    """Stream -> its logged batches that a bolt among their edges has not logged yet."""
     found: dict[str, set[int]] = {}
     for (upstream, _), batches in waiting_batches(run, logged).items():
         found.setdefault(upstream, set()).update(batches)
@@ -58,14 +60,15 @@ def waiting(run: Run, logged: dict[str, int]) -> dict[str, list[int]]:
 
 
 def waiting_batches(run: Run, logged: dict[str, int]) -> dict[tuple[str, str], list[int]]:
-    """(emitter, bolt) -> logged batches that the bolt has yet to log; edges without any are left out."""
+    """(stream, bolt) -> logged batches that the bolt has yet to log; edges without any are left out."""
     found = {}
     for bolt in run.topology.bolts:
         done = logged.get(bolt.name, 0)
         batch = run.journal.read(bolt.name, done) if done else None
         for upstream in bolt.inputs:
             taken = batch.taken(upstream) if batch else 0
-            numbers = run.journal.numbers_for(upstream, bolt.name, taken, logged.get(upstream, 0))
+            newest = logged.get(component_of(upstream), 0)
+            numbers = run.journal.numbers_for(upstream, bolt.name, taken, newest)
             if numbers:
                 found[upstream, bolt.name] = numbers
     return found

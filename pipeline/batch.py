@@ -6,30 +6,36 @@ what a component consumed and what it emitted cannot be seen apart, and a transf
 other rows the second time does no harm.
 """
 
-from functools import reduce
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 
+import polars as pl
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from acker.errors import BoltError, TopologyError
+from acker.errors import BoltError
 from acker.events import Kind
+from acker.held import held_back
 from acker.ids import root_id
+from acker.ledger import newest_fold
 from acker.log import LogRequest, run_log
-from acker.schemas import STREAM_PROPERTIES, stream
+from acker.schemas import HELD, STREAM_PROPERTIES, component_of, stream
 from acker.steady import steady
 from acker.tables import arrow_table, query
 from pipeline.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
+from pipeline.collector import LONGEST_REASON
+from pipeline.components import Component
 from pipeline.journal import Batch, BatchKind
 from pipeline.poison import Frames, error_of, find_poison, row_error
+from pipeline.rich import rich_rows
 from pipeline.run import Run, user_columns
 from pipeline.spouts import History, Range
 from pipeline.targets import refusals
-from pipeline.topology import Component
-from pipeline.tuples import LONGEST_REASON
 
 _WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
+_ANY_POSITION = pa.table({"source_partition": [""], "source_offset": [0]})
 _UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
 
 
@@ -51,7 +57,7 @@ def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number
         number=number,
         kind=kind,
         input=planned,
-        edges=run.topology.consumers(component.name),
+        edges=run.topology.edges(component.name),
         planned_at=run.clock(),
         run_id=run.run_id,
     )
@@ -61,18 +67,44 @@ def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number
 
 
 def finish(run: Run, component: Component, batch: Batch) -> None:
-    """Write and log a planned batch, from wherever it was left."""
-    if run.store.last_number(stream(component.name), component.name) < batch.number:
-        if component.is_spout:
+    """Write and log a planned batch, from wherever it was left.
+
+    A bolt's batch that cannot be run any more is not written, and logged as a fail of all its inputs.
+    """
+    written = is_written(run, batch)
+    refused = None if written or component.is_spout else refusal(run, batch)
+    if refused is None:
+        if not written and component.is_spout:
             _append_rows(run, component, batch, _spout_rows(run, component, batch))
-        else:
+        elif not written:
             _write_bolt(run, component, batch)
-    run.tell("written", component.name, batch.number)
-    if run.journal.logged(component.name) < batch.number:
-        inputs = None if component.is_spout else run.journal.inputs(batch)
-        request = LogRequest(component.name, batch.number, batch.edges, inputs, run.clock())
+        run.tell("written", component.name, batch.number)
+    log(run, batch, None if component.is_spout else run.journal.inputs(batch), refused)
+
+
+def log(
+    run: Run, batch: Batch, inputs: Mapping[str, Sequence[int]] | None, failed: str | None = None
+) -> None:
+    """Append the events of a batch that is written, or whose inputs all fail; see `LogRequest`."""
+    if run.journal.logged(batch.component) < batch.number:
+        request = LogRequest(batch.component, batch.number, batch.edges, inputs, run.clock(), failed)
         run_log(run.store, request)
-    run.tell("logged", component.name, batch.number)
+    run.tell("logged", batch.component, batch.number)
+
+
+def is_written(run: Run, batch: Batch) -> bool:
+    """Whether the batch's rows are in its component's stream."""
+    return run.store.last_number(stream(batch.component), batch.component) >= batch.number
+
+
+def refusal(run: Run, batch: Batch) -> str | None:
+    """Why a bolt's batch cannot be run under the topology of today; None where it can."""
+    taken = [upstream for upstream, upto in batch.positions.items() if batch.input[upstream]["after"] < upto]
+    reasons = [run.topology.unread(upstream, batch.component) for upstream in taken]
+    found = next((reason for reason in reasons if reason is not None), None)
+    if found is None and batch.kind == "retire":  # planned by a topology that was taken back since
+        return f"bolt {batch.component} did not read {', '.join(taken)} for a while"
+    return found
 
 
 def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
@@ -86,16 +118,19 @@ def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
     batch = unfinished(run, bolt.name)
     if batch is None:
         return None
-    if run.store.last_number(stream(bolt.name), bolt.name) < batch.number:
-        roots = [
-            run.tuples(upstream, numbers).select("_root_id")
-            for upstream, numbers in run.journal.inputs(batch).items()
-        ]
-        failed = reduce(DataFrame.union, roots).distinct()
-        kind, error = F.lit(Kind.FAIL.value), F.lit(reason[:LONGEST_REASON])
-        _append_rows(run, bolt, batch, failed.withColumns({"_kind": kind, "_error": error}))
-    finish(run, bolt, batch)
+    log(run, batch, run.journal.inputs(batch), None if is_written(run, batch) else reason[:LONGEST_REASON])
     return batch
+
+
+def _let_go(run: Run, bolt: Component, batch: Batch) -> list[DataFrame]:
+    """Rows that fail what a rich bolt held back before another kind of bolt took its place."""
+    table = run.store.open(stream(bolt.name))
+    if table is None or "_held" not in {field.name for field in table.schema().fields}:
+        return []
+    held = run.rows(bolt.name, [batch.number - 1]).where(F.col("_kind") == HELD)
+    reason = F.lit(f"bolt {bolt.name} holds back nothing any more")
+    failed = {"_kind": F.lit(Kind.FAIL.value), "_error": reason}
+    return [held.select("_root_id").dropna().distinct().withColumns(failed)]
 
 
 def plan_bolt(run: Run, bolt: Component) -> Batch | None:
@@ -106,23 +141,29 @@ def plan_bolt(run: Run, bolt: Component) -> Batch | None:
         return left
     before = run.journal.read(bolt.name, newest) if newest else None
     planned: Range = {}
-    for upstream in bolt.inputs:
-        taken = before.taken(upstream) if before else 0
-        upto = _upto(run, upstream, bolt.name, taken)
+    positions = dict.fromkeys(bolt.inputs, 0) | (before.positions if before else {})
+    for upstream, taken in positions.items():
+        # Of a stream that it no longer reads it keeps the position, should it read it again.
+        upto = last_that_fits(run, upstream, bolt.name, taken) if upstream in bolt.inputs else taken
         planned[upstream] = {"after": taken, "upto": upto}
     if all(each["after"] == each["upto"] for each in planned.values()):
         return None
+    if bolt.make is not None:
+        held = held_back(run.store, bolt.name, newest, newest_fold(run.store))
+        for name, oldest in held.group_by("stream").agg(pl.col("batch").min()).rows():
+            if name in planned:
+                planned[name]["held"] = oldest
     return plan(run, bolt, "next", planned, newest + 1)
 
 
-def _upto(run: Run, upstream: str, consumer: str, taken: int) -> int:
+def last_that_fits(run: Run, upstream: str, consumer: str, taken: int) -> int:
     """The last logged batch that fits into one batch of about `batch_rows` rows; at least one batch."""
     offered = run.journal.numbers_for(upstream, consumer, taken, run.journal.logged(upstream))
     if not offered:
         return taken
     if len(offered) == 1:
         return offered[0]
-    sizes = rows_by_batch(run, upstream)
+    sizes = rows_by_batch(run, component_of(upstream))
     room = run.topology.batch_rows
     for index, number in enumerate(offered):
         room -= sizes.get(number, 0)
@@ -133,7 +174,9 @@ def _upto(run: Run, upstream: str, consumer: str, taken: int) -> int:
 
 def rows_by_batch(run: Run, component: str) -> dict[int, int]:
     """Rows of each batch in a stream, from Delta's own statistics; files that were compacted are read."""
-    table = run.store.require(stream(component))
+    table = run.store.open(stream(component))
+    if table is None:  # all its batches failed their inputs without a write
+        return {}
     actions = arrow_table(table.get_add_actions(flatten=True))
     names = ("min._batch", "max._batch", "num_records")
     files = list(zip(*(actions[name].to_pylist() for name in names), strict=True))
@@ -169,8 +212,11 @@ def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
     kind, error = (
         F.col(name) if name in found.columns else F.lit(None).cast("string") for name in ("_kind", "_error")
     )
+    root = root_id(run.topology.name, spout.name, batch.number, F.col("_attempt"))
+    if batch.kind == "next" and spout.reliable is not True:
+        root = F.when(_is_tracked(spout, kind), root)
     rows = found.select(
-        root_id(run.topology.name, spout.name, batch.number, F.col("_attempt")).alias("_root_id"),
+        root.alias("_root_id"),
         kind.alias("_kind"),
         error.alias("_error"),
         "_source_partition",
@@ -180,6 +226,13 @@ def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
         *columns,
     )
     return refusals(run, spout.name, rows)
+
+
+def _is_tracked(spout: Component, kind: Column) -> Column:
+    """Which messages of a spout are tracked; where some are, also those whose columns cannot be read."""
+    if isinstance(spout.reliable, str):
+        return kind.isNotNull() | F.expr(spout.reliable)
+    return F.lit(spout.reliable)
 
 
 def _replayed(run: Run, spout: Component, batch: Batch) -> DataFrame:
@@ -235,21 +288,43 @@ def history(run: Run, spout: str) -> History:
     )
 
 
+def tuples_of(run: Run, upstream: str, batches: list[int]) -> DataFrame:
+    """What a bolt's batch takes in of a stream: the roots and the user's columns.
+
+    A component that never wrote has no stream to tell its columns; then they are found without a row.
+    """
+    if run.store.open(stream(upstream)) is not None:
+        tuples = run.tuples(upstream, batches)
+    else:
+        tuples = _no_tuples(run, run.topology.components[component_of(upstream)]).where("false")
+    roots = [name for name in ("_root_id", "_root_ids") if name in tuples.columns]
+    return tuples.select(*roots, *run.columns(tuples, upstream))
+
+
+def _no_tuples(run: Run, component: Component) -> DataFrame:
+    """Tuples with the columns of those that a component will emit."""
+    if component.source is not None:
+        tuples = component.source.read_positions(run.spark, _ANY_POSITION, History(None, list))
+        return tuples.withColumn("_root_id", F.lit(None).cast("bigint"))
+    if component.make is not None:
+        ddl = ", ".join(["_root_id bigint", str(component.schema), *component.streams.values()])
+        return run.spark.createDataFrame([], ddl)
+    inputs = {name: tuples_of(run, name, []) for name in component.inputs}
+    return bolt_rows(run.spark, component, 0, inputs)
+
+
 def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
     """Append what the bolt makes of its inputs; rows that raise fail their messages and no others."""
-    if set(bolt.inputs) != set(batch.input):
-        raise TopologyError(
-            f"Batch {batch.number} of {bolt.name} was planned to read {', '.join(sorted(batch.input))}, and "
-            f"the bolt now reads {', '.join(sorted(bolt.inputs))}. "
-            "Finish the batch with the topology that planned it."
-        )
-    inputs: dict[str, DataFrame] = {}
-    for upstream, batches in run.journal.inputs(batch).items():
-        tuples = run.tuples(upstream, batches)
-        inputs[upstream] = tuples.select("_root_id", *user_columns(tuples))
+    if bolt.make is not None:
+        _append_rows(run, bolt, batch, refusals(run, bolt.name, rich_rows(run, bolt, batch)))
+        return
+    taken = run.journal.inputs(batch)
+    inputs = {upstream: tuples_of(run, upstream, taken.get(upstream, [])) for upstream in bolt.inputs}
+    let_go = _let_go(run, bolt, batch)
 
     def rows_of(frames: Frames) -> DataFrame:
-        return refusals(run, bolt.name, bolt_rows(run.spark, bolt, batch.number, frames))
+        rows = refusals(run, bolt.name, bolt_rows(run.spark, bolt, batch.number, frames))
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [rows, *let_go])
 
     try:
         _append_rows(run, bolt, batch, rows_of(inputs))
@@ -266,6 +341,7 @@ def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
             "_root_id bigint, _kind string, _error string",
         )
         sound = {
-            stream: frame.where(~F.col("_root_id").isin(list(poison))) for stream, frame in inputs.items()
+            stream: frame.where(F.col("_root_id").isNull() | ~F.col("_root_id").isin(list(poison)))
+            for stream, frame in inputs.items()
         }
         _append_rows(run, bolt, batch, rows_of(sound).unionByName(failed, allowMissingColumns=True))

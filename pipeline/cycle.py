@@ -10,11 +10,11 @@ from acker.schemas import EVENTS, LEDGER
 from acker.tables import last_number, query
 from pipeline.acking import fold
 from pipeline.batch import finish, history, plan, plan_bolt, rows_by_batch, unfinished
+from pipeline.components import Component
 from pipeline.journal import Batch
 from pipeline.publish import publish
 from pipeline.replay import plan_due
 from pipeline.run import Run
-from pipeline.topology import Component
 
 _NAP_SECONDS = 0.5  # a signal that comes while gRPC's threads run may only be seen after the sleep
 

@@ -5,6 +5,8 @@ logged batch n has logged all before it. The table is written without Spark, and
 """
 
 import json
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -12,10 +14,10 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from acker.errors import StoreError
-from acker.schemas import BATCHES, EVENTS, SCHEMAS
+from acker.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
 from acker.tables import Store, append_rows, query
 
-BatchKind = Literal["next", "replay"]
+BatchKind = Literal["next", "replay", "retire"]
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,27 @@ class Batch:
     planned_at: datetime
     run_id: str
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """Of a bolt's batch: every stream that the bolt ever read -> its newest batch taken in by then."""
+        read = {name: each for name, each in self.input.items() if isinstance(each, dict)}
+        return {name: each["upto"] for name, each in read.items() if "upto" in each}
+
     def taken(self, upstream: str) -> int:
-        """The newest batch of `upstream` that this bolt's batch takes in; 0 if none."""
-        return int(self.input.get(upstream, {}).get("upto", 0))
+        """The newest batch of `upstream` that the bolt has taken in with this one; 0 if none."""
+        return self.positions.get(upstream, 0)
+
+    def is_given_any(self, upstream: str, numbers: Sequence[int]) -> bool:
+        """Whether this bolt's batch can be given tuples of some batches of `upstream`, new ones or held back.
+
+        Args:
+            numbers: of the batches, sorted.
+        """
+        given = self.input.get(upstream)
+        if given is None:
+            return False
+        after = min(given["after"], given.get("held", given["upto"]) - 1)
+        return bisect_right(numbers, after) < bisect_right(numbers, given["upto"])
 
 
 @dataclass(frozen=True)
@@ -46,8 +66,8 @@ class Journal:
         return self.store.last_number(BATCHES, component)
 
     def logged(self, component: str, events_version: int | None = None) -> int:
-        """Number of the component's newest logged batch, 0 before the first."""
-        return self.store.last_number(EVENTS, component, events_version)
+        """Number of the newest logged batch of a component, or of a stream's; 0 before the first."""
+        return self.store.last_number(EVENTS, component_of(component), events_version)
 
     def append(self, batch: Batch) -> Batch:
         """Plan a batch, and return the one that holds its number now: ours, or another run's."""
@@ -98,11 +118,11 @@ class Journal:
         ]
 
     def numbers_for(self, upstream: str, consumer: str, after: int, upto: int) -> list[int]:
-        """Batches of `upstream` in (after, upto] that were planned with `consumer` among their edges."""
+        """Batches of the stream `upstream` in (after, upto] that have `consumer` among their edges."""
         if upto <= after:
             return []
-        found = self.rows(f"component = '{upstream}' AND batch > {after} AND batch <= {upto}")
-        return [batch.number for batch in found if consumer in batch.edges]
+        found = self.rows(f"component = '{component_of(upstream)}' AND batch > {after} AND batch <= {upto}")
+        return [batch.number for batch in found if edge(upstream, consumer) in batch.edges]
 
     def inputs(self, batch: Batch) -> dict[str, list[int]]:
         """Per input stream the batches that a bolt's batch takes in."""
@@ -110,6 +130,24 @@ class Journal:
             upstream: self.numbers_for(upstream, batch.component, each["after"], each["upto"])
             for upstream, each in batch.input.items()
         }
+
+    def edges(self) -> dict[str, dict[str, int]]:
+        """Stream of any component that planned -> bolt -> the newest batch with the bolt among its edges."""
+        table = self.store.open(BATCHES)
+        if table is None:
+            return {}
+        found = query(
+            "SELECT component, edges, max(batch) AS newest FROM batches GROUP BY component, edges "
+            "ORDER BY component, newest",
+            batches=table,
+        )
+        newest: dict[str, dict[str, int]] = {}
+        for row in found:
+            newest.setdefault(row["component"], {})
+            for each in row["edges"]:
+                name, bolt = ends(row["component"], each)
+                newest.setdefault(name, {})[bolt] = row["newest"]
+        return newest
 
     def components(self) -> list[str]:
         """Every component that ever planned a batch."""

@@ -49,7 +49,8 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
     for name in _OWN:
         table = run.store.require(name)
         table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False)
-    streams = [stream(name) for name in run.topology.components if run.store.open(stream(name)) is not None]
+    components = dict.fromkeys([*run.topology.components, *run.journal.components()])  # also those gone
+    streams = [stream(name) for name in components if run.store.open(stream(name)) is not None]
     for name in streams:
         run.spark.sql(f"VACUUM delta.`{run.store.path(name)}` RETAIN {retention_hours} HOURS")
     return [*_OWN, *streams]

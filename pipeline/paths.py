@@ -10,3 +10,8 @@ def absolute(path: str) -> str:
     if parts.scheme == "file":
         return os.path.abspath(parts.path)
     return path if parts.scheme else os.path.abspath(path)
+
+
+def without_pattern(path: str) -> str:
+    """A path as Spark is to be given it, which takes brackets and stars for a pattern."""
+    return "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from acker.errors import BoltError
 from pipeline.bolts import FOREIGN_ANCHOR
-from pipeline.tuples import LONGEST_REASON
+from pipeline.collector import LONGEST_REASON
 
 MOST_POISON = 32  # past this the bolt is at fault and not the rows
 _DATA_EXCEPTION = "22"  # SQLSTATE class: a value that an expression cannot take
@@ -67,7 +67,8 @@ def find_poison(
         PySparkException: an error that no single message causes.
     """
     ids = reduce(DataFrame.union, [frame.select("_root_id") for frame in inputs.values()])
-    roots = ids.distinct().orderBy("_root_id").toArrow()["_root_id"].to_pylist()
+    tracked = ids.dropna().distinct().orderBy("_root_id")
+    roots = tracked.toArrow()["_root_id"].to_pylist()
 
     def error_between(low: int, high: int) -> PySparkException | None:
         part = F.col("_root_id").between(roots[low], roots[high - 1])
@@ -75,7 +76,7 @@ def find_poison(
 
     poison: dict[int, str] = {}
     # Every range on the stack is known to fail, with the error beside it.
-    failing: list[tuple[int, int, PySparkException]] = [(0, len(roots), error)]
+    failing: list[tuple[int, int, PySparkException]] = [(0, len(roots), error)] if roots else []
     while failing:
         low, high, error = failing.pop()
         reason = row_error(error)
@@ -95,4 +96,6 @@ def find_poison(
         if not found:
             raise error
         failing.extend(found)
+    if not poison:
+        raise error
     return poison

@@ -12,8 +12,9 @@ from deltalake import DeltaTable
 from acker.ledger import Fold, unfolded
 from acker.schemas import EVENTS, LEDGER
 from acker.tables import Store, last_number, query
+from pipeline.components import Component
 from pipeline.journal import Journal
-from pipeline.topology import Component, Topology
+from pipeline.topology import Topology
 
 
 @dataclass(frozen=True)

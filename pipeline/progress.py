@@ -10,6 +10,7 @@ from pipeline.run import Step
 from pipeline.topology import Topology
 
 _STEPS_PER_BATCH = 3  # plan, write, log
+_KINDS = {"replay": " of replays", "retire": " of what nobody reads any more"}
 
 
 class ProgressReport:
@@ -61,5 +62,5 @@ def describe(step: Step) -> str:
         return f"{step.component}: fold {step.number} published"
     if step.name == "narrowing":
         return f"{step.component} batch {step.number}: a row raised, looking for the message"
-    kind = " of replays" if step.detail.get("kind") == "replay" else ""
+    kind = _KINDS.get(step.detail.get("kind", ""), "")
     return f"{step.component} batch {step.number}{kind}: {step.name}"

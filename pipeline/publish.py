@@ -14,9 +14,11 @@ from pyspark.sql import functions as F
 
 from acker.errors import StoreError
 from acker.ledger import newest_fold
-from acker.schemas import LEDGER
+from acker.schemas import LEDGER, component_of, stream
 from acker.tables import Store, append, last_number, open_table, query
-from pipeline.run import Run, user_columns
+from acker.untracked import untracked
+from pipeline.journal import Batch
+from pipeline.run import Run
 from pipeline.topology import Publication
 
 COUNT = "_tuples"  # on a table of aggregates: how many tuples a row stands for
@@ -29,6 +31,9 @@ class Acked:
     fold: int
     emissions: list[tuple[str, int]]  # (spout, batch) that emitted the roots
     replaced: list[tuple[str, int]]  # the same of the roots that they replace
+    untracked: list[
+        int
+    ]  # batches of the stream that the fold was the first to see, with tuples of no message
 
 
 def app_id(store: Store, publication: Publication) -> str:
@@ -53,18 +58,18 @@ def publish(run: Run) -> int:
 def publish_table(run: Run, publication: Publication) -> int:
     """Bring one published table up to the newest fold. Returns how many commits that took."""
     newest = newest_fold(run.store)
-    if newest is None:
-        return 0
+    if newest is None or run.store.open(stream(publication.component)) is None:
+        return 0  # nothing was folded, or nothing emitted that could be published
     position = last_number(open_table(publication.to), app_id(run.store, publication))
-    folds = acked_folds(run, position, newest.number)
+    folds = acked_folds(run, publication, position, newest.number)
     for acked in folds:
         _publish_fold(run, publication, acked)
         run.tell("published", publication.component, acked.fold)
     return len(folds)
 
 
-def acked_folds(run: Run, after: int, upto: int) -> list[Acked]:
-    """Folds in (after, upto] that acked something; the others have nothing to publish."""
+def acked_folds(run: Run, publication: Publication, after: int, upto: int) -> list[Acked]:
+    """Folds in (after, upto] that have something to publish."""
     if after >= upto:
         return []
     rows = query(
@@ -81,16 +86,39 @@ def acked_folds(run: Run, after: int, upto: int) -> list[Acked]:
             WHERE live_in IS NULL AND state = 'acked' AND fold > {after} AND fold <= {upto}""",
         ledger=run.store.require(LEDGER),
     )
+    untracked = untracked_batches(run, publication.component, after, upto)
     found = []
-    for fold in sorted({row["fold"] for row in rows}):
+    for fold in sorted({row["fold"] for row in rows} | set(untracked)):
         mine = [row for row in rows if row["fold"] == fold]
         found.append(
             Acked(
                 fold,
                 [(row["spout"], row["batch"]) for row in mine if not row["old"]],
                 [(row["spout"], row["batch"]) for row in mine if row["old"]],
+                untracked.get(fold, []),
             )
         )
+    return found
+
+
+def untracked_batches(run: Run, name: str, after: int, upto: int) -> dict[int, list[int]]:
+    """Fold in (after, upto] -> the batches of a stream that it saw first, and that have untracked tuples."""
+    if not run.topology.may_be_untracked(name) or run.store.open(stream(name)) is None:
+        return {}
+    rows = query(
+        "SELECT fold, logged FROM ledger WHERE live_in IS NULL AND root_id IS NULL "
+        f"AND fold >= {after} AND fold <= {upto} ORDER BY fold",
+        ledger=run.store.require(LEDGER),
+    )
+    logged = {row["fold"]: dict(row["logged"]).get(component_of(name), 0) for row in rows}
+    newest = logged.pop(after, 0)
+    there = untracked(run.store, name, newest, max(logged.values(), default=0))
+    found: dict[int, list[int]] = {}
+    for fold, number in logged.items():
+        batches = sorted(batch for batch in there if newest < batch <= number)
+        if batches:
+            found[fold] = batches
+        newest = number
     return found
 
 
@@ -105,32 +133,29 @@ def _some_replace(run: Run, after: int, upto: int) -> bool:
 
 
 def terminal_batches(run: Run, component: str, emissions: list[tuple[str, int]]) -> list[int]:
-    """Batches of a component that can hold tuples caused by the given batches of spouts.
+    """Batches of a stream that can hold tuples caused by the given batches of spouts.
 
-    The journal says which batches each batch took in, so this walks down the topology, and a publish
-    reads what its fold acked and not the stream's history.
+    The journal says which batches each batch took in, so this walks down from batch to batch, also through
+    bolts that are gone, and a publish reads what its fold acked and not the stream's history.
     """
     reached: dict[str, set[int]] = {}
     for spout, batch in emissions:
         reached.setdefault(spout, set()).add(batch)
-    for bolt in run.topology.bolts:
-        causes = {upstream: reached[upstream] for upstream in bolt.inputs if upstream in reached}
-        if not causes:
-            continue
-        low = min(min(numbers) for numbers in causes.values())
-        found = {
-            batch.number
-            for batch in run.journal.rows(f"component = '{bolt.name}'")
-            if any(
-                batch.taken(upstream) >= low
-                and any(batch.input[upstream]["after"] < n <= batch.input[upstream]["upto"] for n in numbers)
-                for upstream, numbers in causes.items()
-                if upstream in batch.input
-            )
-        }
-        if found:
-            reached[bolt.name] = found
-    return sorted(reached.get(component, ()))
+    edges = run.journal.edges()
+    batches: dict[str, list[Batch]] = {}  # by bolt
+    growing = list(reached)
+    while growing:
+        upstream = growing.pop(0)
+        numbers = sorted(reached[upstream])
+        readers = [(name, bolt) for name in edges if component_of(name) == upstream for bolt in edges[name]]
+        for name, bolt in readers:
+            if bolt not in batches:
+                batches[bolt] = run.journal.rows(f"component = '{bolt}'")
+            found = {batch.number for batch in batches[bolt] if batch.is_given_any(name, numbers)}
+            if not found <= reached.setdefault(bolt, set()):
+                reached[bolt] |= found
+                growing.append(bolt)
+    return sorted(reached.get(component_of(component), ()))
 
 
 def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
@@ -138,6 +163,9 @@ def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
         (F.col("fold") == acked.fold) & F.col("live_in").isNull() & (F.col("state") == "acked")
     )
     tuples = _tuples_of(run, publication, acked.emissions, settled.select(F.col("root_id").alias("_root_id")))
+    if acked.untracked:
+        others = run.tuples(publication.component, acked.untracked).where("_root_id IS NULL")
+        tuples = tuples.unionByName(others.select("_root_id", *run.columns(others, publication.component)))
     app = app_id(run.store, publication)
     old = settled.where(F.col("replaces").isNotNull()).select(F.col("replaces").alias("_root_id"))
     if publication.by:
@@ -155,7 +183,8 @@ def _tuples_of(
 ) -> DataFrame:
     batches = terminal_batches(run, publication.component, emissions)
     tuples = run.tuples(publication.component, batches)
-    return tuples.select("_root_id", *user_columns(tuples)).join(roots, "_root_id", "left_semi")
+    columns = run.columns(tuples, publication.component)
+    return tuples.select("_root_id", *columns).join(roots, "_root_id", "left_semi")
 
 
 def _merge(run: Run, publication: Publication, source: DataFrame, app: str, fold: int, sql: str) -> None:
@@ -242,8 +271,10 @@ def passed(run: Run) -> int:
         return 0
     position = newest.number
     for publication in run.topology.publications.values():
+        if run.store.open(stream(publication.component)) is None:
+            continue  # it has emitted nothing yet
         done = last_number(open_table(publication.to), app_id(run.store, publication))
-        waiting = acked_folds(run, done, newest.number)
+        waiting = acked_folds(run, publication, done, newest.number)
         if waiting:
             position = min(position, waiting[0].fold - 1)
     return position

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from acker.audit import message_name
 from acker.errors import SettingsError, TopologyError
 from acker.events import State
 from acker.ledger import NOW, Fold, newest_fold
@@ -21,9 +22,10 @@ from acker.schemas import LEDGER, REPLAY_REQUESTS, SCHEMAS
 from acker.tables import Store, append_rows, query
 from acker.trims import newest_trim
 from pipeline.batch import finish, messages_table, plan, unfinished
+from pipeline.components import Component
 from pipeline.journal import Batch
 from pipeline.run import Run
-from pipeline.topology import Component, Topology
+from pipeline.topology import Topology
 
 SELECTABLE = (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)
 
@@ -142,14 +144,38 @@ def _emitted_since(run: Run, spout: str, fold: Fold) -> set[tuple[str, int]]:
 
 
 def select(topology: Topology, store: Store, selection: Selection) -> Matched:
-    """Find what a selection matches, by each message's newest row in the ledger."""
+    """Find what a selection matches, by each message's newest row in the ledger.
+
+    Acked messages bring those along with which they share tuples.
+    """
     fold = newest_fold(store)
     if fold is None:
         return Matched({}, 0)
     if selection.spout is not None and selection.spout not in {s.name for s in topology.spouts}:
         raise SettingsError(f"Topology {topology.name} has no spout called {selection.spout}.")
     chosen = " OR ".join(f"state = '{state}'" for state in selection.states)
-    rows = query(
+    rows = _newest(store, fold, f"(state = 'pending' OR {chosen}) {_conditions(selection)}")
+    there = [row for row in rows if row["spout"] in topology.components]  # one that is gone emits nothing
+    found = [row for row in there if row["state"] != State.PENDING]
+    chosen_rows = found[: selection.limit]
+    partners = _partners(topology, store, fold, chosen_rows)
+    messages: dict[str, list[Emission]] = {}
+    for row in chosen_rows + [row for row in partners if row["state"] != State.PENDING]:
+        # A retrying row names the attempt to come, every other one the attempt that was.
+        attempt = row["attempt"] + (row["state"] != State.RETRYING)
+        emission = Emission(row["source_partition"], row["source_offset"], attempt, row["replaces"])
+        messages.setdefault(row["spout"], []).append(emission)
+    trimmed = sum(1 for row in chosen_rows + partners if row["gone"])
+    return Matched(messages, len(there) - len(found), trimmed)
+
+
+def _newest(store: Store, fold: Fold, where: str) -> list[dict[str, Any]]:
+    """The newest row of each message, with the acked root that a replay replaces, if any.
+
+    Args:
+        where: a SQL condition on the rows, and on `joined` of the acked root.
+    """
+    return query(
         f"""
         WITH now AS (SELECT * FROM ledger WHERE {NOW.format(fold=fold.number)}),
         numbered AS (
@@ -161,27 +187,45 @@ def select(topology: Topology, store: Store, selection: Selection) -> Matched:
             SELECT spout AS s, source_partition AS p, source_offset AS o, max(attempt) AS attempt
             FROM now WHERE state = 'acked' GROUP BY spout, source_partition, source_offset),
         replaced AS (
-            SELECT s, p, o, root_id AS replaces, {newest_trim(store).is_gone()} AS gone
+            SELECT s, p, o, root_id AS replaces, joined AS acked_with, {newest_trim(store).is_gone()} AS gone
             FROM acked JOIN now ON spout = s
             AND source_partition = p AND source_offset = o AND now.attempt = acked.attempt
             AND state = 'acked')
-        SELECT spout, source_partition, source_offset, state, attempt, replaced.replaces AS replaces, gone
+        SELECT spout, source_partition, source_offset, state, attempt, replaced.replaces AS replaces,
+            acked_with, gone
         FROM numbered LEFT JOIN replaced ON spout = s AND source_partition = p AND source_offset = o
-        WHERE n = 1 AND (state = 'pending' OR {chosen}) {_conditions(selection)}
+        WHERE n = 1 AND {where}
         ORDER BY spout, source_partition, source_offset
         """,
         ledger=store.require(LEDGER),
     )
-    messages: dict[str, list[Emission]] = {}
-    found = [row for row in rows if row["state"] != State.PENDING]
-    chosen_rows = found[: selection.limit]
-    for row in chosen_rows:
-        # A retrying row names the attempt to come, every other one the attempt that was.
-        attempt = row["attempt"] + (row["state"] != State.RETRYING)
-        emission = Emission(row["source_partition"], row["source_offset"], attempt, row["replaces"])
-        messages.setdefault(row["spout"], []).append(emission)
-    trimmed = sum(1 for row in chosen_rows if row["gone"])
-    return Matched(messages, len(rows) - len(found), trimmed)
+
+
+def _partners(
+    topology: Topology, store: Store, fold: Fold, chosen: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The messages that were acked together with chosen ones, since they share tuples.
+
+    Raises:
+        TopologyError: one of them is of a spout that is gone.
+    """
+    groups = {row["acked_with"] for row in chosen} - {None}
+    if not groups:
+        return []
+    there = {_name(row) for row in chosen}
+    joined = _newest(store, fold, "acked_with IS NOT NULL")
+    found = [row for row in joined if row["acked_with"] in groups and _name(row) not in there]
+    for row in found:
+        if row["spout"] not in topology.components:
+            raise TopologyError(
+                f"{message_name(row)} was acked together with a chosen message and would have to be replayed "
+                "with it, but its spout is gone. Bring the spout back, or choose other messages."
+            )
+    return found
+
+
+def _name(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["spout"], row["source_partition"], row["source_offset"]
 
 
 def _conditions(selection: Selection) -> str:

@@ -1,32 +1,46 @@
 """What `audit`, `status` and `trace` say, read from Delta without Spark."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from acker.audit import Audit, PublishedTable, audit
 from acker.errors import UnknownMessage
-from acker.ledger import NOW, Fold, newest_fold
-from acker.schemas import EVENTS, LEDGER, stream
+from acker.ledger import NOW, Fold, newest_fold, read_fold
+from acker.schemas import EVENTS, LEDGER, component_of, stream
 from acker.tables import Store, last_number, open_table, query
+from pipeline.components import Component
 from pipeline.journal import Journal
 from pipeline.positions import positions
 from pipeline.publish import COUNT, app_id, commit_note
-from pipeline.topology import Component, Topology
+from pipeline.topology import Topology
 
 
 def audit_report(topology: Topology, store: Store) -> Audit:
     """The verdict on a topology's store and on its published tables."""
     published = []
+    components = [name for name in Journal(store).components() if name not in topology.publications]
     for publication in topology.publications.values():
         table = open_table(publication.to)
+        app = app_id(store, publication)
+        # A component that was renamed, say, has published to the table before.
+        before = {
+            name: last_number(table, app_id(store, replace(publication, component=name)))
+            for name in components
+        }
+        former = {name: store.require(stream(name)) for name, position in before.items() if position}
+        position = last_number(table, app)
+        fold = read_fold(store.require(LEDGER), position) if position else None
         published.append(
             PublishedTable(
                 component=publication.component,
                 table=table,
                 stream=store.open(stream(publication.component)),
-                position=_position(store, topology, publication.component),
+                position=max([position, *before.values()]),
+                folded=fold.logged.get(component_of(publication.component), 0) if fold else 0,
                 counted=COUNT if publication.by else None,
+                former=former,
             )
         )
     return audit(store, [spout.name for spout in topology.spouts], published)
@@ -120,20 +134,24 @@ class Entry:
     detail: str
 
 
-def parse_message(topology: Topology, text: str) -> tuple[str, str, int]:
+def parse_message(topology: Topology, text: str, gone: Collection[str] = ()) -> tuple[str, str, int]:
     """(spout, source_partition, source_offset) from SPOUT:PARTITION:OFFSET.
 
     The spout may be left out where the topology has only one.
+
+    Args:
+        gone: spouts that the topology had before.
 
     Raises:
         UnknownMessage: the text is not of that form.
     """
     spouts = [spout.name for spout in topology.spouts]
     head, _, rest = text.partition(":")
-    if head not in spouts and len(spouts) == 1:
-        head, rest = spouts[0], text
+    is_named = head in spouts or (head in gone and ":" in rest)
+    if not is_named and len(spouts) == 1:
+        head, rest, is_named = spouts[0], text, True
     partition, _, offset = rest.rpartition(":")
-    if head not in spouts or not partition or not offset.lstrip("-").isdigit():
+    if not is_named or not partition or not offset.lstrip("-").isdigit():
         raise UnknownMessage(
             f"{text!r} is not a message of {topology.name}; write SPOUT:PARTITION:OFFSET, "
             f"with one of the spouts {', '.join(spouts)}."
@@ -147,7 +165,9 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     Raises:
         UnknownMessage: no event and no row of the ledger speaks of it.
     """
-    spout, partition, offset = parse_message(topology, message)
+    edges = Journal(store).edges()
+    bolts = {bolt for found in edges.values() for bolt in found}
+    spout, partition, offset = parse_message(topology, message, edges.keys() - bolts)
     literal = partition.replace("'", "''")
     where = f"spout = '{spout}' AND source_partition = '{literal}' AND source_offset = {offset}"
     ledger, events = store.require(LEDGER), store.require(EVENTS)
@@ -189,9 +209,11 @@ def _event_entry(row: dict[str, Any], attempt: int) -> Entry:
         "ack": "acked by",
         "fail": "failed by",
         "reset": "reset by",
+        "join": "joined by",
         "lost": "not in source",
     }
-    detail = row["reason"] or f"{row['consumed']} tuples in, {row['emitted']} out"
+    counts = f"{row['consumed']} tuples in, {row['emitted']} out"
+    detail = row["reason"] or {"join": "with another message", "reset": ""}.get(row["kind"], counts)
     return Entry(row["logged_at"], attempt, what[row["kind"]], row["component"], row["batch"], detail)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from acker.schemas import stream
+from acker.schemas import of_stream, stream
 from acker.tables import Store, in_batches
 from pipeline.journal import Journal
 from pipeline.topology import Topology
@@ -61,12 +61,22 @@ class Run:
         """Report a step."""
         self.on_step(Step(name, component, number, detail))
 
-    def tuples(self, component: str, batches: list[int]) -> DataFrame:
-        """Tuples that a component emitted in some batches, with all columns of its stream."""
-        return self.rows(component, batches).where("_kind IS NULL")
+    def tuples(self, name: str, batches: list[int]) -> DataFrame:
+        """Tuples of some batches of a stream, with all columns of its table."""
+        rows = self.rows(name, batches)
+        return rows.where(f"_kind IS NULL AND {of_stream(name, rows.columns)}")
+
+    def columns(self, rows: DataFrame, name: str) -> list[str]:
+        """The user's columns of a stream, whose table may hold further streams with columns of their own."""
+        component, _, further = name.partition(".")
+        found = self.topology.components.get(component)
+        if found is None or not found.streams:
+            return user_columns(rows)
+        ddl = found.streams[further] if further else found.schema
+        return self.spark.createDataFrame([], ddl).columns
 
     def rows(self, component: str, batches: list[int]) -> DataFrame:
-        """Rows of a component's stream of some batches."""
+        """Rows of some batches of a component's streams."""
         frame = self.store.read(self.spark, stream(component))
         return frame.where(in_batches(batches))
 

@@ -54,10 +54,7 @@ class Shape:
 
 def shape_of(topology: "Topology", doc: str = "") -> Shape:
     """The shape of a topology; `doc` describes it to people."""
-    components = tuple(
-        ComponentShape(c.name, c.inputs, (c.function.__doc__ or "") if c.function else repr(c.source))
-        for c in topology.order()
-    )
+    components = tuple(ComponentShape(c.name, c.upstreams, c.doc) for c in topology.order())
     tables = {publication.component: publication.to for publication in topology.publications.values()}
     return Shape(topology.name, doc, topology.max_pending, components, tables)
 

@@ -9,35 +9,43 @@ from pyspark.sql import functions as F
 
 from acker.errors import BoltError
 from acker.events import Kind
+from acker.schemas import component_of, of_stream
 from acker.tables import open_table
-from pipeline.run import Run, user_columns
+from pipeline.run import Run
+from pipeline.topology import Publication
 
 _CHECK = "delta.constraints."
 
 
 def refusals(run: Run, component: str, rows: DataFrame) -> DataFrame:
-    """`rows` of a published component, those that its table would refuse turned into failures.
+    """`rows` of a component, those that a table to which they are published would refuse as failures.
 
     Raises:
         BoltError: a column's type differs from the table's, so that every row would be refused.
     """
-    publication = run.topology.publications.get(component)
-    table = None if publication is None or publication.by else open_table(publication.to)
-    if publication is None or table is None:
+    for name, publication in run.topology.publications.items():
+        if component_of(name) == component and not publication.by:
+            rows = _refusals(run, publication, rows)
+    return rows
+
+
+def _refusals(run: Run, publication: Publication, rows: DataFrame) -> DataFrame:
+    component, table = publication.component, open_table(publication.to)
+    if table is None:
         return rows
+    published = run.columns(rows, component)
     target = run.spark.read.format("delta").load(publication.to)
     types = dict(target.dtypes)
     for column, found in rows.dtypes:
-        if column in user_columns(rows) and types.get(column, found) != found:
+        if column in published and types.get(column, found) != found:
             raise BoltError(
                 f"{component} emits {column} as {found}, but {publication.to} has it as {types[column]}. "
                 "Cast it in the bolt, or publish to a new table."
             )
-    emitted = set(user_columns(rows))
     rules = {
         f"{field.name} is null": F.col(field.name).isNull()
         for field in target.schema.fields
-        if not field.nullable and field.name in emitted
+        if not field.nullable and field.name in published
     }
     for key, expression in table.metadata().configuration.items():
         if key.startswith(_CHECK):
@@ -49,7 +57,8 @@ def refusals(run: Run, component: str, rows: DataFrame) -> DataFrame:
     reason = F.coalesce(
         *[F.when(broken, F.lit(f"{publication.to}: {text}")) for text, broken in rules.items()]
     )
-    refused = F.col("_kind").isNull() & reason.isNotNull()
+    mine = F.expr(of_stream(component, rows.columns))
+    refused = F.col("_kind").isNull() & mine & reason.isNotNull()
     return rows.withColumns(
         {
             "_error": F.when(refused, reason).otherwise(F.col("_error")),

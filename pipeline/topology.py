@@ -9,49 +9,38 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
-
-from pyspark.sql import DataFrame
 
 from acker.errors import SettingsError, TopologyError
 from acker.retry import ExponentialBackoff, RetryPolicy
+from acker.schemas import component_of, edge
 from acker.timeouts import DEFAULT_WINDOWS, Timeouts
 from pipeline.aggregates import Aggregate
+from pipeline.collector import RichBolt
+from pipeline.components import (
+    Component,
+    DataFrameFunction,
+    Grouping,
+    Input,
+    Stream,
+    TupleFunction,
+)
 from pipeline.hooks import Hook, HookFunction
 from pipeline.paths import absolute
 from pipeline.spouts import Spout
 
 DEFAULT_BATCH_ROWS = 100_000
+_MOST_TASKS = 1_000
 _MOST_ROWS = 2**31 - 1  # the largest limit that Spark takes
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?")
 
-DataFrameFunction = Callable[..., DataFrame]
-TupleFunction = Callable[[Any], Iterable[Any] | None]
-
-
-@dataclass(frozen=True)
-class Component:
-    """A spout or a bolt of one topology."""
-
-    name: str
-    inputs: tuple[str, ...] = ()  # names of the components whose streams it reads; none on a spout
-    source: Spout | None = None  # on a spout
-    function: DataFrameFunction | TupleFunction | None = None  # on a bolt
-    schema: str | None = None  # DDL of what a basic bolt emits; None on every other component
-
-    @property
-    def is_spout(self) -> bool:
-        """Whether it reads a source and not streams."""
-        return self.source is not None
-
 
 @dataclass(frozen=True)
 class Publication:
-    """Where the tuples of a component appear once their messages are acked."""
+    """Where the tuples of a stream appear once their messages are acked."""
 
-    component: str
+    component: str  # its name, or `component.stream`
     to: str  # path or URI of a Delta table
     by: tuple[str, ...] = ()  # key of a running aggregate; none: rows are appended
     aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
@@ -66,6 +55,8 @@ class Topology:
         windows: see `acker.timeouts.Timeouts`.
         hard_timeout: as message_timeout; see `acker.timeouts.Timeouts`.
         retry: when failed messages are tried again; the default retries three times.
+        reliable: False tracks no message, as Storm does without ackers: what fails is gone, and what was
+            emitted is published with the next fold.
         max_pending: spouts stop reading new messages while this many are in flight; None: never.
         batch_rows: about how many rows one batch of a component takes in.
 
@@ -82,6 +73,7 @@ class Topology:
         windows: int = DEFAULT_WINDOWS,
         hard_timeout: timedelta | str | None = None,
         retry: RetryPolicy | None = None,
+        reliable: bool = True,
         max_pending: int | None = None,
         batch_rows: int = DEFAULT_BATCH_ROWS,
     ) -> None:
@@ -92,36 +84,49 @@ class Topology:
         self.name = name
         self.timeouts = Timeouts(duration(message_timeout), windows, duration(hard_timeout))
         self.retry: RetryPolicy = ExponentialBackoff() if retry is None else retry
+        self.reliable = reliable
         self.max_pending = max_pending
         self.batch_rows = batch_rows
         self.components: dict[str, Component] = {}
         self.publications: dict[str, Publication] = {}  # by component
         self.hooks: dict[Hook, list[HookFunction]] = {}
 
-    def spout(self, name: str, source: Spout) -> Component:
-        """Add a spout that reads `source`."""
-        return self._add(Component(name, source=source))
+    def spout(self, name: str, source: Spout, reliable: bool | str = True) -> Component:
+        """Add a spout that reads `source`.
+
+        Args:
+            reliable: which messages are tracked: all, none, or those for which a SQL condition on their
+                columns holds. The others are emitted once and forgotten, as a Storm spout's without id.
+        """
+        return self._add(Component(name, source=source, reliable=self.reliable and reliable))
 
     def bolt(
-        self, *inputs: Component | str, name: str | None = None
+        self, *inputs: Stream | str, name: str | None = None, anchored: bool = True
     ) -> Callable[[DataFrameFunction], Component]:
         """Add the decorated function as a DataFrame bolt.
 
         The function takes one DataFrame per input, each with a column `anchor`, and returns one whose
-        rows keep the anchor of the tuple that they came from. `pipeline.bolts.fail_when` fails a row.
+        rows keep the anchor of the tuple that they came from, or those of several by
+        `pipeline.bolts.merge_anchors` and `collect_anchors`. `pipeline.bolts.fail_when` fails a row.
 
         Args:
-            inputs: components, or their names where they are added later.
+            inputs: components or their streams, or the names of those that are added later.
             name: the bolt's name; the function's own by default.
+            anchored: False where the rows need no anchor: they belong to no message, and are published
+                whatever becomes of the messages.
+
+        Raises:
+            TopologyError: an input has a grouping; the function sees a whole batch.
         """
 
         def add(function: DataFrameFunction) -> Component:
-            return self._add(Component(name or function.__name__, _names(inputs), function=function))
+            bolt = name or function.__name__
+            return self._add(Component(bolt, _ungrouped(bolt, inputs), function=function, anchored=anchored))
 
         return add
 
     def basic_bolt(
-        self, *inputs: Component | str, schema: str, name: str | None = None
+        self, *inputs: Stream | str, schema: str, name: str | None = None
     ) -> Callable[[TupleFunction], Component]:
         """Add the decorated function as a basic bolt, called with one tuple at a time.
 
@@ -129,34 +134,79 @@ class Topology:
         anchored to the tuple, which is acked when it returns and failed when it raises.
 
         Args:
-            inputs: components, or their names where they are added later; all with the same columns.
+            inputs: as of `bolt`; all with the same columns.
             schema: DDL of the rows that it yields, such as "word string, length int".
             name: the bolt's name; the function's own by default.
+
+        Raises:
+            TopologyError: an input has a grouping; the function keeps nothing from tuple to tuple.
         """
 
         def add(function: TupleFunction) -> Component:
-            bolt = Component(name or function.__name__, _names(inputs), function=function, schema=schema)
-            return self._add(bolt)
+            bolt = name or function.__name__
+            return self._add(Component(bolt, _ungrouped(bolt, inputs), function=function, schema=schema))
+
+        return add
+
+    def rich_bolt(
+        self,
+        *inputs: Stream | str,
+        schema: str,
+        streams: Mapping[str, str] | None = None,
+        tasks: int = 1,
+        name: str | None = None,
+    ) -> Callable[[Callable[[], RichBolt]], Component]:
+        """Add the decorated class as a rich bolt; see `pipeline.collector.RichBolt`.
+
+        Args:
+            inputs: as of `bolt`, each with the grouping that says which task gets a tuple.
+            schema: DDL of the tuples that it emits, such as "word string, length int".
+            streams: further streams that it emits to, each with its DDL.
+            tasks: how many instances share the work of a batch.
+            name: the bolt's name; that of the class in lower case by default.
+
+        Raises:
+            TopologyError: the name of a stream cannot be used.
+            SettingsError: there is no task.
+        """
+
+        def add(make: Callable[[], RichBolt]) -> Component:
+            bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", getattr(make, "__name__", "")).lower()
+            for further in streams or {}:
+                _check_name("stream", further)
+            if not 1 <= tasks <= _MOST_TASKS:
+                raise SettingsError(f"tasks of bolt {bolt} must be 1 to {_MOST_TASKS:,}, not {tasks}.")
+            groupings = tuple((_grouping(each) or Grouping()) for each in inputs)
+            component = Component(
+                bolt,
+                _names(inputs),
+                make=make,
+                groupings=groupings,
+                tasks=tasks,
+                schema=schema,
+                streams=dict(streams or {}),
+            )
+            return self._add(component)
 
         return add
 
     def publish(
         self,
-        component: Component | str,
+        component: Stream | str,
         to: str,
         by: str | Iterable[str] = (),
         aggregates: Mapping[str, Aggregate] | None = None,
     ) -> None:
-        """Publish a component's tuples to the Delta table `to`, once their messages are acked.
+        """Publish a stream's tuples to the Delta table `to`, once their messages are acked.
 
         Without `by` the rows are appended, with a column `_root_id`. With it the table holds one row
         per key, with the running `aggregates` over all tuples published so far.
 
         Raises:
-            TopologyError: the component or the table is published already, or `by` and `aggregates`
+            TopologyError: the stream or the table is published already, or `by` and `aggregates`
                 do not come together.
         """
-        name = component if isinstance(component, str) else component.name
+        (name,) = _names([component])
         keys = (by,) if isinstance(by, str) else tuple(by)
         if bool(keys) != bool(aggregates):
             raise TopologyError(f"publish of {name}: `by` and `aggregates` come together or not at all.")
@@ -205,17 +255,17 @@ class Topology:
         if not any(component.is_spout for component in self.components.values()):
             raise TopologyError(f"Topology {self.name} has no spout; add one with topology.spout(...).")
         for component in self.components.values():
-            for upstream in component.inputs:
-                if upstream not in self.components:
+            for each in component.inputs:
+                if not self._has_stream(each):
                     raise TopologyError(
-                        f"{component.name} reads {upstream}, which topology {self.name} does not have."
+                        f"{component.name} reads {each}, which topology {self.name} does not have."
                     )
             if not component.is_spout and not component.inputs:
                 raise TopologyError(f"Bolt {component.name} of topology {self.name} reads nothing.")
             if len(set(component.inputs)) < len(component.inputs):
                 raise TopologyError(f"Bolt {component.name} of topology {self.name} reads an input twice.")
         for name in self.publications:
-            if name not in self.components:
+            if not self._has_stream(name):
                 raise TopologyError(f"Topology {self.name} publishes {name}, which it does not have.")
         self.order()
 
@@ -227,16 +277,35 @@ class Topology:
         """
         try:
             names = list(
-                TopologicalSorter({c.name: c.inputs for c in self.components.values()}).static_order()
+                TopologicalSorter({c.name: c.upstreams for c in self.components.values()}).static_order()
             )
         except CycleError as error:
             circle = " → ".join(error.args[1])
             raise TopologyError(f"Topology {self.name} has a cycle: {circle}.") from error
         return [self.components[name] for name in names]
 
-    def consumers(self, name: str) -> tuple[str, ...]:
-        """Names of the bolts that read a component's stream; each is an edge."""
-        return tuple(c.name for c in self.components.values() if name in c.inputs)
+    def edges(self, name: str) -> tuple[str, ...]:
+        """The consumers of a component's streams, as `acker.schemas.edge` calls them."""
+        return tuple(
+            edge(stream, bolt.name)
+            for bolt in self.components.values()
+            for stream in bolt.inputs
+            if component_of(stream) == name
+        )
+
+    def may_be_untracked(self, name: str) -> bool:
+        """Whether a stream may have tuples of no message, which are published without an ack."""
+        component = self.components[component_of(name)]
+        untracked = component.reliable is not True or not component.anchored or component.make is not None
+        return untracked or any(self.may_be_untracked(each) for each in component.inputs)
+
+    def unread(self, upstream: str, bolt: str) -> str | None:
+        """Why a bolt takes nothing from a stream; None where it reads it."""
+        if bolt not in self.components:
+            return f"bolt {bolt} is no longer in the topology"
+        if upstream not in self.components[bolt].inputs:
+            return f"bolt {bolt} no longer reads {upstream}"
+        return None
 
     @property
     def spouts(self) -> tuple[Component, ...]:
@@ -251,6 +320,11 @@ class Topology:
     def _add_hook(self, hook: Hook, function: HookFunction) -> HookFunction:
         self.hooks.setdefault(hook, []).append(function)
         return function
+
+    def _has_stream(self, name: str) -> bool:
+        component, _, further = name.partition(".")
+        found = self.components.get(component)
+        return found is not None and (not further or further in found.streams)
 
     def _add(self, component: Component) -> Component:
         _check_name("component", component.name)
@@ -292,5 +366,20 @@ def _check_name(what: str, name: str) -> None:
         )
 
 
-def _names(inputs: Iterable[Component | str]) -> tuple[str, ...]:
-    return tuple(each if isinstance(each, str) else each.name for each in inputs)
+def _names(inputs: Iterable[Stream | str]) -> tuple[str, ...]:
+    return tuple(each if isinstance(each, str) else each.stream_name for each in inputs)
+
+
+def _grouping(each: Stream | str) -> Grouping | None:
+    return each.grouping if isinstance(each, Input) else None
+
+
+def _ungrouped(bolt: str, inputs: Iterable[Stream | str]) -> tuple[str, ...]:
+    """Names of the inputs of a bolt that has no tasks to share them among."""
+    inputs = list(inputs)
+    if any(_grouping(each) for each in inputs):
+        raise TopologyError(
+            f"Bolt {bolt} takes no grouping: Spark spreads its batch as it likes, and nothing is kept from "
+            "one tuple to the next. Group within a DataFrame bolt, or make it a rich bolt."
+        )
+    return _names(inputs)

@@ -3,13 +3,18 @@
 A stream is trimmed by whole batches from its beginning, so by whole files, and no file is rewritten.
 """
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from acker.audit import acked_tuples
-from acker.ledger import Fold, newest_fold
-from acker.schemas import EVENTS, LEDGER, stream
+from acker.ledger import Fold, newest_fold, read_fold
+from acker.schemas import EVENTS, LEDGER, component_of, stream
 from acker.tables import query
 from acker.trims import Trim, append_trim, newest_trim
+from acker.untracked import untracked
+from pipeline.batch import messages_table
+from pipeline.journal import Batch
 from pipeline.publish import passed
 from pipeline.run import Run
 
@@ -26,8 +31,8 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
         return {}
     upto = _positions(run, fold, before, run.clock() - older_than)
     if upto != before.upto:
-        tuples = {
-            name: before.tuples.get(name, 0) + acked_tuples(run.store, stream(name), before, Trim(0, upto))
+        tuples = dict(before.tuples) | {
+            name: before.tuples.get(name, 0) + _published(run, name, before, Trim(0, upto))
             for name, publication in run.topology.publications.items()
             if publication.by and run.store.open(stream(name)) is not None
         }
@@ -36,43 +41,82 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
         trim = before  # which may have been interrupted
     for name, newest in trim.upto.items():
         gone = f"_batch <= {newest}"
-        if run.store.require(stream(name)).file_uris(file_pruning_predicate=gone):
+        table = run.store.open(stream(name))
+        if table is not None and table.file_uris(file_pruning_predicate=gone):
             run.spark.sql(f"DELETE FROM delta.`{run.store.path(stream(name))}` WHERE {gone}")
     return {name: newest - before.upto.get(name, 0) for name, newest in trim.upto.items()}
 
 
+def _published(run: Run, name: str, before: Trim, after: Trim) -> int:
+    """How many tuples of a published stream go with the second trimming."""
+    first, last = (trim.upto.get(component_of(name), 0) for trim in (before, after))
+    others = untracked(run.store, name, first, last).values() if run.topology.may_be_untracked(name) else ()
+    return acked_tuples(run.store, name, before, after) + sum(others)
+
+
 def _positions(run: Run, fold: Fold, before: Trim, planned_before: datetime) -> dict[str, int]:
-    """Component -> the newest batch up to which all are old enough, settled, published, and taken in."""
-    kept = _kept(run, fold)
-    taken = _taken(run, fold)
+    """Component -> the newest batch up to which all are old enough, settled, published, and taken in.
+
+    Components that are gone are trimmed as all others.
+    """
+    edges = run.journal.edges()
+    bolts = {bolt for found in edges.values() for bolt in found}
+    spouts = {component_of(name) for name in edges} - bolts
+    first: dict[str, int] = {}
+    for kept in (_untaken(run, fold, edges), _kept(run, fold, sorted(spouts)), _unpublished(run)):
+        for name, batch in kept.items():
+            first[name] = min(batch, first.get(name, batch))
     upto = dict(before.upto)
-    for component in run.topology.order():
-        name, last = component.name, before.upto.get(component.name, 0)
-        newest = min([fold.logged.get(name, 0), *taken.get(name, [])])
-        where = f"component = '{name}' AND batch > {last} AND batch <= {newest}"
-        for batch in run.journal.rows(where):
-            whole = all(batch.taken(upstream) <= upto.get(upstream, 0) for upstream in component.inputs)
-            if batch.planned_at >= planned_before or batch.number >= kept.get(name, newest + 1) or not whole:
-                break
-            last = batch.number
-        if last:
-            upto[name] = last
+    left: dict[str, list[Batch]] = {}
+    for name, newest in fold.logged.items():
+        newest = min(newest, first.get(name, newest + 1) - 1)
+        where = f"component = '{name}' AND batch > {upto.get(name, 0)} AND batch <= {newest}"
+        left[name] = list(takewhile(lambda batch: batch.planned_at < planned_before, run.journal.rows(where)))
+    # What a batch took in goes before it. Components change, so no order of them serves for all batches.
+    moved = True
+    while moved:
+        moved = False
+        for name, batches in left.items():
+            while batches and (name not in bolts or _is_whole(batches[0], upto)):
+                upto[name] = batches.pop(0).number
+                moved = True
     return upto
 
 
-def _taken(run: Run, fold: Fold) -> dict[str, list[int]]:
-    """Component -> up to which of its batches each of its bolts has folded."""
-    taken: dict[str, list[int]] = {}
-    for bolt in run.topology.bolts:
-        newest = fold.logged.get(bolt.name, 0)
-        batch = run.journal.read(bolt.name, newest) if newest else None
-        for upstream in bolt.inputs:
-            taken.setdefault(upstream, []).append(batch.taken(upstream) if batch else 0)
-    return taken
+def _is_whole(batch: Batch, upto: Mapping[str, int]) -> bool:
+    """Whether all that a bolt has taken in by a batch is to go."""
+    return all(number <= upto.get(component_of(name), 0) for name, number in batch.positions.items())
 
 
-def _kept(run: Run, fold: Fold) -> dict[str, int]:
-    """Spout -> the first of its batches with a root that is in flight, unpublished, or to be replaced."""
+def _unpublished(run: Run) -> dict[str, int]:
+    """Component -> the first of its batches that can have untracked tuples which are not published."""
+    published = passed(run)
+    logged = read_fold(run.store.require(LEDGER), published).logged if published else {}
+    names = [name for name in run.topology.publications if run.topology.may_be_untracked(name)]
+    return {component_of(name): logged.get(component_of(name), 0) + 1 for name in names}
+
+
+def _untaken(run: Run, fold: Fold, edges: Mapping[str, Iterable[str]]) -> dict[str, int]:
+    """Component -> the first of its batches that a bolt among their edges has yet to take in and fold."""
+    newest = {bolt: fold.logged.get(bolt, 0) for bolts in edges.values() for bolt in bolts}
+    batches = {bolt: run.journal.read(bolt, number) for bolt, number in newest.items() if number}
+    first: dict[str, int] = {}
+    for name, bolts in edges.items():
+        upstream = component_of(name)
+        for bolt in bolts:
+            taken = batches[bolt].taken(name) if bolt in batches else 0
+            waiting = run.journal.numbers_for(name, bolt, taken, fold.logged.get(upstream, 0))
+            if waiting:
+                first[upstream] = min(waiting[0], first.get(upstream, waiting[0]))
+    return first
+
+
+def _kept(run: Run, fold: Fold, spouts: Iterable[str]) -> dict[str, int]:
+    """Spout -> the first of its batches with a root that is in flight, unpublished, or to be replaced.
+
+    Args:
+        spouts: all that ever planned a batch.
+    """
     new = f"(live_in = {fold.number} OR (live_in IS NULL AND fold > {passed(run)}))"
     rows = query(
         f"""
@@ -84,13 +128,17 @@ def _kept(run: Run, fold: Fold) -> dict[str, int]:
         ledger=run.store.require(LEDGER),
     )
     kept = {row["spout"]: row["batch"] for row in rows}
-    for spout in run.topology.spouts:
-        unseen = (
-            f"component = '{spout.name}' AND kind = 'replay' AND batch > {fold.logged.get(spout.name, 0)}"
-        )
-        if run.journal.rows(unseen):  # of which any may replace something
-            kept[spout.name] = 0
+    for spout in spouts:
+        unseen = f"component = '{spout}' AND kind = 'replay' AND batch > {fold.logged.get(spout, 0)}"
+        if any(_replaces(batch) for batch in run.journal.rows(unseen)):
+            kept[spout] = 0
     return kept
+
+
+def _replaces(batch: Batch) -> bool:
+    """Whether a replay replaces what an earlier attempt has published."""
+    replaced = messages_table(batch.input)["replaces"]
+    return any(root is not None for root in replaced.to_pylist())
 
 
 def trim_events(run: Run, older_than: timedelta) -> dict[str, int]:

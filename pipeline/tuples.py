@@ -1,74 +1,136 @@
-"""What runs inside Spark's Python workers: a basic bolt's function, tuple by tuple.
+"""What runs inside Spark's Python workers: a bolt's Python code, in Spark's Arrow path.
 
-The module is pickled by value, so a worker needs PySpark and PyArrow and not this project.
+A batch of tuples goes in, a batch of rows for the bolt's stream comes out. The module is pickled by value, so
+a worker needs PySpark and PyArrow and not this project.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
-LONGEST_REASON = 1_000  # characters; a reason is read by people
+from pipeline.collector import Columns, Context, RichBolt, Task, Tuple, failure, named, of_roots
+
+MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)  # values that a schema does not take
+_KIND = ("_kind", "_error")
+_REPORT = {
+    "_root_id": pa.int64(),
+    "_root_ids": pa.list_(pa.int64()),
+    "_kind": pa.string(),
+    "_error": pa.string(),
+}
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 
 class TupleRunner:
-    """Calls a basic bolt's function per tuple, in Spark's Arrow path: a batch goes in, a batch comes out."""
+    """Calls a basic bolt's function per tuple."""
 
-    def __init__(self, function: Callable[[Any], Iterable[Any] | None], schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        function: Callable[[Any], Iterable[Any] | None],
+        schema: pa.Schema,
+        anchors: Sequence[str] = ("_root_id",),
+    ) -> None:
         self.function = function
-        self.columns = schema
-        report = [("_root_id", pa.int64()), ("_kind", pa.string()), ("_error", pa.string())]
-        self.schema = pa.schema([*(pa.field(*each) for each in report), *schema])
+        self.anchors = list(anchors)  # also `_root_ids` where tuples may have several roots
+        self.names = schema.names
+        self.schema = pa.schema([*(pa.field(name, _REPORT[name]) for name in (*anchors, *_KIND)), *schema])
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows that the function makes of each batch of tuples, and a `fail` row per tuple that it fails."""
         for batch in batches:
-            names = [name for name in batch.schema.names if name != "_root_id"]
-            fields = batch.select(names).to_pylist()
-            roots = batch.column("_root_id").to_pylist()
-            results = [self._execute(root, each) for root, each in zip(roots, fields, strict=True)]
+            fields = [name for name in batch.schema.names if name not in self.anchors]
+            anchors = batch.select(self.anchors).to_pylist()
+            tuples = zip(anchors, batch.select(fields).to_pylist(), strict=True)
+            results = [self._execute(anchor, each) for anchor, each in tuples]
             try:
                 yield self._batch([row for rows in results for row in rows])
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            except MISFITS:
                 # Some tuple's rows do not fit the schema: look at each alone and fail just that one.
-                yield from (self._fitting(root, rows) for root, rows in zip(roots, results, strict=True))
+                yield from (self._fitting(*each) for each in zip(anchors, results, strict=True))
 
-    def _execute(self, root: int, fields: dict[str, Any]) -> list[dict[str, Any]]:
+    def _execute(self, anchor: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, Any]]:
         try:
-            return [{"_root_id": root, **self._named(row)} for row in self.function(Row(**fields)) or ()]
+            rows = self.function(Row(**fields)) or ()
+            return [{**anchor, **named(row, self.names)} for row in rows]
         except Exception as error:  # whatever the user's code raises is the tuple's failure
-            return [_failure(root, error)]
-
-    def _named(self, row: Any) -> dict[str, Any]:
-        names = self.columns.names
-        if isinstance(row, Row):
-            row = row.asDict()
-        if isinstance(row, Mapping):
-            unknown = set(row) - set(names)
-            if unknown:
-                raise ValueError(
-                    f"emitted columns that its schema does not have: {', '.join(sorted(unknown))}"
-                )
-            return dict(row)
-        if isinstance(row, (tuple, list)) and len(row) == len(names):
-            return dict(zip(names, row, strict=True))
-        raise ValueError(f"emitted {row!r:.200}; a row is a dict or a tuple of {', '.join(names)}")
+            return [{**anchor, **failure(error)}]
 
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist(rows, schema=self.schema)
 
-    def _fitting(self, root: int, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    def _fitting(self, anchor: dict[str, Any], rows: list[dict[str, Any]]) -> pa.RecordBatch:
         try:
             return self._batch(rows)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            return self._batch([_failure(root, error)])
+        except MISFITS as error:
+            return self._batch([{**anchor, **failure(error)}])
 
 
-def _failure(root: int, error: Exception) -> dict[str, Any]:
-    reason = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
-    return {"_root_id": root, "_kind": "fail", "_error": reason}
+class RichRunner:
+    """Hands the tuples of a batch to the tasks of a rich bolt.
+
+    Batches have `_task` and are sorted by it, `_input` (the number of the tuple's stream among `inputs`),
+    `_again` (whether the tuple was held back), where it lies, and its values in the struct `_<input>`.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], RichBolt],
+        context: Context,
+        inputs: Sequence[str],
+        columns: Columns,
+        schema: pa.Schema,
+    ) -> None:
+        self.make = make
+        self.context = context
+        self.inputs = inputs
+        self.columns = columns
+        self.schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows that the tasks emit, and those that tell what became of tuples that are not acked."""
+        task: Task | None = None
+        for batch in batches:
+            emitted: list[dict[str, Any]] = []
+            for row in batch.to_pylist():
+                if task is None or task.number != row["_task"]:
+                    emitted += task.finish() if task else []
+                    context = replace(self.context, task=row["_task"])
+                    task = Task(self.make(), context, self.columns)
+                emitted += task.execute(self._tuple(row))
+            yield self._batch(emitted)
+        if task is not None:
+            yield self._batch(task.finish())
+
+    def _tuple(self, row: dict[str, Any]) -> Tuple:
+        name = self.inputs[row["_input"]]
+        place = {key: row[f"_{key}"] for key in ("file", "row", "batch", "since", "task")}
+        return Tuple(
+            Row(**row[f"_{row['_input']}"]), name, row["_again"], _roots(row), {"stream": name, **place}
+        )
+
+    def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+        try:
+            return pa.RecordBatch.from_pylist(rows, self.schema)
+        except MISFITS:
+            return pa.RecordBatch.from_pylist([self._fitting(row) for row in rows], self.schema)
+
+    def _fitting(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row, or a failure of the messages that it belongs to, or else of those that caused it."""
+        try:
+            pa.RecordBatch.from_pylist([row], self.schema)
+        except MISFITS as error:
+            anchor = of_roots(_roots(row) or row["_cause"])
+            return {**anchor, **failure(error)}
+        return row
+
+
+def _roots(row: dict[str, Any]) -> list[int]:
+    """The roots that a row belongs to, in order; none where it is not tracked."""
+    several: list[int] | None = row["_root_ids"]
+    return several or ([] if row["_root_id"] is None else [row["_root_id"]])

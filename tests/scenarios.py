@@ -134,6 +134,12 @@ def reset(offset: int, attempt: int = 1) -> Event:
     return replace(ack(offset, [], attempt=attempt), kind=Kind.RESET)
 
 
+def join(offset: int, other: int, by: str = "pair", attempt: int = 1, other_attempt: int = 1) -> Event:
+    """A component emits a tuple that belongs to a message and to another with a smaller root."""
+    joined = root(other, other_attempt)
+    return replace(ack(offset, [], by=by, attempt=attempt), kind=Kind.JOIN, joined=joined)
+
+
 def lost(offset: int, attempt: int = 1, reason: str = "offset out of range") -> Event:
     """The spout finds that its source no longer holds a message."""
     return replace(init(offset, attempt=attempt), kind=Kind.LOST, reason=reason)
@@ -206,6 +212,65 @@ SCENARIOS = (
                 rows=[(1, 1, "pending"), (2, 1, "pending")],
             ),
             step(1, ack(1, [C]), ack(2, [C]), rows=[(1, 1, "acked"), (2, 1, "acked")]),
+        ),
+    ),
+    Scenario(
+        "messages that are joined are acked together, when the last of them is complete",
+        (
+            step(
+                0,
+                init(1, A, D),
+                init(2, B),
+                ack(1, [A], [C], by="pair"),
+                ack(2, [B], [C], by="pair"),
+                join(2, 1),
+                rows=[(1, 1, "pending"), (2, 1, "pending")],
+            ),
+            step(1, ack(1, [C]), ack(2, [C]), rows=[(1, 1, "pending"), (2, 1, "pending")]),
+            step(2, ack(1, [D], by="other"), rows=[(1, 1, "acked"), (2, 1, "acked")]),
+        ),
+    ),
+    Scenario(
+        "of messages that are joined in a chain one failure fails all",
+        (
+            step(
+                0,
+                *(init(n, [A, B, C, D][n]) for n in range(4)),
+                join(2, 1),
+                rows=[(n, 1, "pending") for n in range(4)],
+            ),
+            step(
+                1,
+                join(3, 2),
+                *(ack(n, [[A, B, C, D][n]]) for n in range(3)),
+                fail(3, [D]),
+                rows=[(0, 1, "acked")]
+                + [(n, n_th, state) for n in (1, 2, 3) for n_th, state in ((1, "failed"), (2, "retrying"))],
+            ),
+        ),
+    ),
+    Scenario(
+        "a message that is joined with one that has settled fails",
+        (
+            step(
+                0,
+                init(1, A),
+                fail(1, [A]),
+                init(2, B),
+                rows=[(1, 1, "failed"), (1, 2, "retrying"), (2, 1, "pending")],
+            ),
+            step(1, join(2, 1), ack(2, [B]), rows=[(1, 2, "retrying"), (2, 1, "failed"), (2, 2, "retrying")]),
+        ),
+    ),
+    Scenario(
+        "a message whose partner times out is tried again with it",
+        (
+            step(0, init(1, A), rows=[(1, 1, "pending")]),
+            step(10, init(2, B), join(2, 1), ack(2, [B]), rows=[(1, 1, "pending"), (2, 1, "pending")]),
+            step(
+                20,
+                rows=[(1, 1, "timed_out"), (1, 2, "retrying"), (2, 1, "failed"), (2, 2, "retrying")],
+            ),
         ),
     ),
     Scenario(
@@ -571,6 +636,7 @@ def _history(rng: Random, scenario: Scenario, clock: Iterable[datetime]) -> Scen
             events += [reports[0], *seen]
             delayed += unseen
         events += _second_inits(rng, ledger, events, now)
+        events += _joins(rng, ledger, events, now)
         rng.shuffle(events)
         roots = sorted({row.root_id for row in ledger.live} | {event.root_id for event in events})
         waiting = frozenset(root_id for root_id in roots if rng.random() < 0.2)
@@ -674,6 +740,17 @@ def _damaged(rng: Random, events: list[Event]) -> list[Event]:
         miscounted = replace(event, emitted=event.emitted + 2)
         found += rng.choice([[], [failed], [event, event], [miscounted], [event, reset], [event], [event]])
     return found
+
+
+def _joins(rng: Random, ledger: Ledger, events: Sequence[Event], now: datetime) -> list[Event]:
+    """Tuples that belong to two roots, which are new, pending or, rarely, settled."""
+    roots = {row.root_id for row in ledger.live} | {event.root_id for event in events}
+    roots |= {row.root_id for row in ledger.settled if rng.random() < 0.02}
+    pairs = [rng.sample(sorted(roots), 2) for _ in range(rng.choice([0, 0, 1, 3])) if len(roots) > 1]
+    return [
+        Event(max(pair), Kind.JOIN, joined=min(pair), component="pair", batch=1, logged_at=now)
+        for pair in pairs
+    ]
 
 
 def _second_inits(rng: Random, ledger: Ledger, events: Sequence[Event], now: datetime) -> list[Event]:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from acker.errors import SourceError
 from acker.events import Kind
-from pipeline.paths import absolute
+from pipeline.paths import absolute, without_pattern
 from pipeline.spouts.spout import History, Range
 
 LARGEST_TEXT_BYTES = 1 << 30  # a text file is read whole by one task, so that its lines can be counted
@@ -144,7 +144,7 @@ class FileSpout:
     def _read(self, spark: SparkSession, paths: list[str], **options: str) -> DataFrame:
         root = absolute(self.folder).rstrip("/")
         # Brackets and stars in a file's own name would be read as patterns.
-        escaped = [f"{root}/{_escape_glob(path)}" for path in paths]
+        escaped = [f"{root}/{without_pattern(path)}" for path in paths]
         form = "parquet" if self.format == "parquet" else "text"
         return spark.read.format(form).options(**options).load(escaped)
 
@@ -235,7 +235,3 @@ def _text_rows(lines: DataFrame) -> DataFrame:
 def _ranges(spark: SparkSession, files: list[dict[str, Any]]) -> DataFrame:
     rows = [(file["path"], file["after"], file["upto"]) for file in files]
     return spark.createDataFrame(rows, "_source_partition string, _after bigint, _upto bigint")
-
-
-def _escape_glob(path: str) -> str:
-    return "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)

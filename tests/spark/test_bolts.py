@@ -11,10 +11,11 @@ from pyspark.sql import functions as F
 from acker.errors import BoltError
 from acker.tables import query
 from pipeline.bolts import bolt_rows, fail_when
+from pipeline.components import Component
 from pipeline.cycle import run_bolt, run_spout
 from pipeline.poison import error_of, find_poison
 from pipeline.spouts import DeltaSpout
-from pipeline.topology import Component, Topology
+from pipeline.topology import Topology
 from pipeline.tuples import TupleRunner
 
 COUNT = 200
@@ -213,7 +214,7 @@ def faulty(shared_place):
     @topology.bolt(numbers)
     def forging(tuples):
         root = F.col("anchor._root_id") + 1
-        return tuples.select(F.struct(root.alias("_root_id"), "anchor.seal").alias("anchor"), "id")
+        return tuples.select(F.col("anchor").withField("_root_id", root).alias("anchor"), "id")
 
     @topology.bolt(numbers)
     def misspelt(tuples):

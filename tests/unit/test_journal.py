@@ -1,6 +1,7 @@
 """The journal without Spark: processes that plan at once, and tables as Spark would make them."""
 
 import multiprocessing
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -53,6 +54,22 @@ def test_a_number_that_was_planned_before_keeps_its_row(journal):
     first = journal.append(batch("one", 1, "a"))
     assert journal.append(batch("one", 1, "b")) == first == batch("one", 1, "a")
     assert (journal.newest_number("one"), journal.newest_number("two")) == (1, 0)
+
+
+def test_an_edge_is_known_by_the_newest_batch_that_was_planned_for_it(journal):
+    for number, edges in ((1, ("a", "b")), (2, ("b",)), (3, ())):
+        journal.append(replace(batch("one", number, "a"), edges=edges))
+    journal.append(replace(batch("b", 1, "a"), edges=()))
+    assert journal.edges() == {"one": {"a": 1, "b": 2}, "b": {}}
+
+
+def test_a_bolts_batch_tells_where_the_bolt_stands_and_a_spouts_tells_nothing():
+    bolts = replace(
+        batch("a", 1, "a"), input={"one": {"after": 1, "upto": 3}, "gone": {"after": 2, "upto": 2}}
+    )
+    spouts = replace(batch("one", 1, "a"), input={"after": None, "upto": 7, "files": []})
+    assert (bolts.positions, bolts.taken("one"), bolts.taken("two")) == ({"one": 3, "gone": 2}, 3, 0)
+    assert spouts.positions == {}
 
 
 def test_the_tables_have_the_columns_and_properties_of_their_schemas(journal):

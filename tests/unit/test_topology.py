@@ -31,7 +31,7 @@ def test_a_diamond_knows_its_order_and_its_edges(topology):
     assert [component.name for component in topology.order()] == ["numbers", "left", "right", "joined"]
     assert [component.name for component in topology.bolts] == ["left", "right", "joined"]
     assert [component.name for component in topology.spouts] == ["numbers"]
-    edges = {name: topology.consumers(name) for name in topology.components}
+    edges = {name: topology.edges(name) for name in topology.components}
     assert edges == {"numbers": ("left", "right"), "joined": (), "left": ("joined",), "right": ("joined",)}
 
 
@@ -151,3 +151,10 @@ def test_a_duration_past_what_python_holds_is_refused():
 def test_a_limit_below_one_is_refused(limits):
     with pytest.raises(SettingsError, match=r"must be 1 (to|or more)"):
         Topology("tried", **limits)
+
+
+def test_a_topology_says_why_a_bolt_takes_nothing_from_a_stream(topology):
+    topology.bolt("numbers", name="words")(same)
+    assert topology.unread("numbers", "words") is None
+    assert topology.unread("numbers", "counts") == "bolt counts is no longer in the topology"
+    assert topology.unread("words", "words") == "bolt words no longer reads words"

@@ -1,0 +1,201 @@
+"""Rich bolts: classes that decide themselves what to ack, to fail and to hold back, and what to emit for it.
+
+This is Storm's OutputCollector on batches. What Storm keeps in a worker's memory until somebody acks it, a
+batch of Spark cannot: a tuple that `execute` has neither acked nor failed when the batch ends is held back,
+and is the first that the bolt is given in its next batch, until the message has settled. So a bolt's memory
+lasts one batch, and builds up again from the tuples that it holds.
+
+The module is pickled by value, so a worker needs PySpark and PyArrow and not this project.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import Row
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+LONGEST_REASON = 1_000  # characters; a reason is read by people
+_OPEN, _ACKED, _FAILED = range(3)
+
+Columns = Mapping[str | None, list[str]]  # of each stream of a bolt; None is its first
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where an instance of a rich bolt runs."""
+
+    topology: str
+    component: str
+    batch: int
+    task: int  # from 0
+    tasks: int
+
+
+class Tuple:
+    """One tuple that a rich bolt is given; `tup.word` and `tup["word"]` are its values.
+
+    Attributes:
+        values: all values, by name.
+        component: that emitted it.
+        stream: by which it came, None for the component's first stream.
+        held: whether an earlier batch has held it back.
+    """
+
+    __slots__ = ("_place", "_roots", "_state", "component", "held", "stream", "values")
+
+    def __init__(self, values: Row, name: str, held: bool, roots: list[int], place: dict[str, Any]) -> None:
+        self.values = values
+        self.component, _, further = name.partition(".")
+        self.stream = further or None
+        self.held = held
+        self._roots = roots  # none where it is not tracked
+        self._place = place  # where it lies, as in the stream's column _held
+        self._state = _OPEN
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.values, name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __repr__(self) -> str:
+        return f"Tuple({self.values!r}, component={self.component!r}, held={self.held})"
+
+
+class RichBolt:
+    """Base of rich bolts. An instance serves one task of one batch."""
+
+    def prepare(self, context: Context) -> None:
+        """Set up the instance; called before the first tuple."""
+
+    def execute(self, tup: Tuple, collector: "Collector") -> None:
+        """Take in a tuple: first those that were held back, then new ones, in the order in which they came.
+
+        An exception undoes what this call has asked of the collector, and fails the tuple.
+        """
+        raise NotImplementedError
+
+    def cleanup(self) -> None:
+        """Give back what `prepare` took; called after the last tuple."""
+
+
+class Collector:
+    """What one call of `execute` reports."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self.emitted: list[dict[str, Any]] = []
+        self.reports: list[tuple[str, Tuple, str]] = []
+
+    def emit(self, anchors: Tuple | Iterable[Tuple] | None, values: Any, stream: str | None = None) -> None:
+        """Emit a tuple.
+
+        Args:
+            anchors: the tuples that it came from. It belongs to the messages of all of them, which are
+                acked, failed and published together. None: it belongs to no message, and is published
+                whatever becomes of them.
+            values: a dict by column, or a tuple or list of all columns.
+            stream: one of the bolt's further streams.
+
+        Raises:
+            ValueError: the bolt has no such stream, or the stream no such columns.
+        """
+        if stream not in self._columns:
+            raise ValueError(f"emitted to the stream {stream!r}, which the bolt does not have")
+        tuples: Iterable[Tuple] = (anchors,) if isinstance(anchors, Tuple) else anchors or ()
+        roots = {root for tup in tuples for root in tup._roots}
+        self.emitted.append(
+            {**of_roots(sorted(roots)), "_stream": stream, **named(values, self._columns[stream])}
+        )
+
+    def ack(self, tup: Tuple) -> None:
+        """Report a tuple as done. A second ack fails it, so that its message cannot complete falsely."""
+        self.reports.append(("ack", tup, ""))
+
+    def fail(self, tup: Tuple, reason: str = "failed by the bolt") -> None:
+        """Report that a tuple cannot be done; all its messages are tried again."""
+        self.reports.append(("fail", tup, str(reason)))
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        """Let the time of the tuple's messages start again."""
+        self.reports.append(("reset", tup, ""))
+
+
+class Task:
+    """One instance of a rich bolt at work on its share of a batch."""
+
+    def __init__(self, bolt: RichBolt, context: Context, columns: Columns) -> None:
+        self.number = context.task
+        self._bolt = bolt
+        self._columns = columns
+        self._open: dict[Tuple, None] = {}  # in the order in which they came
+        self._reports: list[dict[str, Any]] = []
+        bolt.prepare(context)
+
+    def execute(self, tup: Tuple) -> list[dict[str, Any]]:
+        """The rows that the bolt emits for a tuple, each with `_cause`, the roots of the tuple."""
+        self._open[tup] = None
+        collector = Collector(self._columns)
+        try:
+            self._bolt.execute(tup, collector)
+        except Exception as error:  # whatever the user's code raises is the tuple's failure
+            self._fail(tup, error)
+            return []
+        for report, other, reason in collector.reports:
+            {"ack": self._ack, "fail": self._fail, "reset": self._reset}[report](other, reason)
+        return [{**row, "_cause": tup._roots} for row in collector.emitted]
+
+    def finish(self) -> list[dict[str, Any]]:
+        """The rows that tell of tuples that failed, were reset, or are held back."""
+        self._bolt.cleanup()
+        held = [{**of_roots(tup._roots), "_kind": "held", "_held": tup._place} for tup in self._open]
+        return self._reports + held
+
+    def _ack(self, tup: Tuple, reason: str) -> None:
+        if tup._state == _ACKED:
+            self._fail(tup, "acked twice")
+        elif tup._state == _OPEN:
+            tup._state = _ACKED
+            del self._open[tup]
+
+    def _fail(self, tup: Tuple, reason: str | Exception) -> None:
+        if tup._state != _FAILED:
+            tup._state = _FAILED
+            self._open.pop(tup, None)
+            self._reports.append({**of_roots(tup._roots), **failure(reason)})
+
+    def _reset(self, tup: Tuple, reason: str) -> None:
+        self._reports.append({**of_roots(tup._roots), "_kind": "reset"})
+
+
+def of_roots(roots: list[int]) -> dict[str, Any]:
+    """The columns of a stream that say to which roots, in order, a tuple belongs."""
+    return {"_root_id": roots[0] if roots else None, "_root_ids": roots if len(roots) > 1 else None}
+
+
+def failure(reason: str | Exception) -> dict[str, Any]:
+    """The columns of a stream that fail a row's roots."""
+    text = f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else reason
+    return {"_kind": "fail", "_error": text[:LONGEST_REASON]}
+
+
+def named(values: Any, names: list[str]) -> dict[str, Any]:
+    """What a bolt emitted as one tuple, by column; columns that it left out are null.
+
+    Raises:
+        ValueError: the values are no dict of some of the columns and no tuple of all of them.
+    """
+    if isinstance(values, Row):
+        values = values.asDict()
+    if isinstance(values, Mapping):
+        unknown = set(values) - set(names)
+        if unknown:
+            raise ValueError(f"emitted columns that its schema does not have: {', '.join(sorted(unknown))}")
+        return dict(values)
+    if isinstance(values, (tuple, list)) and len(values) == len(names):
+        return dict(zip(names, values, strict=True))
+    raise ValueError(f"emitted {values!r:.200}; a row is a dict or a tuple of {', '.join(names)}")

@@ -1,0 +1,459 @@
+"""A topology that changes while messages are in flight: nothing is lost, nothing completes falsely.
+
+Every test drives two topologies of one name over one store. Timeouts are off, so that nothing but the
+change itself can help a message that waits for a bolt which is gone.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from functools import reduce
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from acker.errors import SettingsError
+from acker.events import State
+from acker.retry import ExponentialBackoff
+from acker.tables import query
+from pipeline.acking import fold, waiting
+from pipeline.cycle import drain, run_bolt, run_cycle, run_spout
+from pipeline.maintain import compact, vacuum
+from pipeline.publish import publish
+from pipeline.replay import Selection, plan_by_hand
+from pipeline.reports import audit_report, status_report, trace_report
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+from pipeline.trim import trim_streams
+
+ADDS = {"tens": 10, "hundreds": 100, "sums": 1_000, "totals": 10_000}
+CHAIN = {"tens": ("numbers",), "hundreds": ("tens",)}
+REMOVED = "bolt hundreds is no longer in the topology"
+UNREAD = "bolt hundreds no longer reads tens"
+
+
+class Stop(Exception):
+    """Ends a run between two steps."""
+
+
+def adding(amount):
+    """A bolt's function that adds an amount to the numbers of all its inputs."""
+    return lambda *inputs: reduce(DataFrame.unionByName, inputs).withColumn("id", F.col("id") + amount)
+
+
+def build(place, bolts, published="hundreds", spouts=("numbers",), adds=ADDS):
+    """A topology of bolts that add; `published` goes to the table `out`."""
+    retry = ExponentialBackoff(initial_seconds=0, limit=5)
+    topology = Topology("changing", message_timeout=None, retry=retry)
+    for spout in spouts:
+        topology.spout(spout, DeltaSpout(place.path(spout), key="id"))
+    for name, inputs in bolts.items():
+        topology.bolt(*inputs, name=name)(adding(adds[name]))
+    topology.publish(published, to=place.path("out"))
+    return topology
+
+
+def stopping_at(name, component):
+    """Raises at the first sight of a step."""
+    stops = [(name, component)]
+
+    def on_step(step):
+        if stops == [(step.name, step.component)]:
+            stops.clear()
+            raise Stop
+
+    return on_step
+
+
+def advance(run, *components):
+    """Run some components and no fold."""
+    for name in components:
+        component = run.topology.components[name]
+        run_spout(run, component) if component.is_spout else run_bolt(run, component)
+
+
+def failed(run):
+    """(component, batch, reason) of the fails that were logged, with how many there are."""
+    found = query(
+        "SELECT component, batch, reason, count(*) AS n FROM events WHERE kind = 'fail' "
+        "GROUP BY component, batch, reason ORDER BY component, batch, reason",
+        events=run.store.require("events"),
+    )
+    return [tuple(row.values()) for row in found]
+
+
+def inputs(run, component):
+    """(kind, input) of a component's batches."""
+    return [(batch.kind, batch.input) for batch in run.journal.rows(f"component = '{component}'")]
+
+
+def span(after, upto):
+    return {"after": after, "upto": upto}
+
+
+@pytest.fixture
+def pending(place):
+    """Numbers 1 and 2, which have passed `tens` and wait for `hundreds`."""
+    place.add("numbers", id=[1, 2])
+    run = place.run(build(place, CHAIN))
+    advance(run, "numbers", "tens")
+    return run
+
+
+AGAIN_SOON = ((1, "failed"), (2, "retrying"))
+AGAIN = [(1, 1, "failed"), (1, 2, "acked"), (2, 1, "failed"), (2, 2, "acked")]
+
+
+def test_a_bolt_that_is_added_begins_with_the_first_batch_that_is_planned_for_it(place, pending, states):
+    both = {**CHAIN, "sums": ("tens",), "totals": ("hundreds", "sums")}
+    run = place.run(build(place, both, published="totals"))
+    run_cycle(run)
+    assert states(run) == [(1, 1, "acked"), (2, 1, "acked")]
+    place.add("numbers", id=[3])
+    run_cycle(run)
+    assert states(run) == [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")]
+    assert place.rows("out") == [(10_111,), (10_112,), (10_113,), (11_013,)]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_what_waited_for_a_bolt_that_was_removed_fails_and_completes_without_it(place, pending, states):
+    run = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
+    fold(run)
+    assert failed(run) == [("hundreds", 1, REMOVED, 2)]
+    assert states(run) == [(n, attempt, state) for n in (1, 2) for attempt, state in AGAIN_SOON]
+    drain(run)
+    assert (states(run), place.rows("out")) == (AGAIN, [(11,), (12,)])
+    assert inputs(run, "hundreds") == [("retire", {"tens": span(0, 1)})]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_a_bolt_that_was_removed_costs_its_messages_once(place, pending):
+    run = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
+    drain(run)
+    place.add("numbers", id=[3])
+    drain(run)
+    assert failed(run) == [("hundreds", 1, REMOVED, 2)]
+    assert place.rows("out") == [(11,), (12,), (13,)]
+
+
+def test_a_bolt_that_was_renamed_is_one_that_is_gone_and_one_that_is_new(place, pending, states):
+    run = place.run(build(place, {"tens": ("numbers",), "totals": ("tens",)}, published="totals"))
+    drain(run)
+    assert failed(run) == [("hundreds", 1, REMOVED, 2)]
+    assert (states(run), place.rows("out")) == (AGAIN, [(10_011,), (10_012,)])
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_a_published_bolt_that_was_renamed_publishes_on_to_its_table(place, pending):
+    drain(pending)
+    run = place.run(build(place, {"tens": ("numbers",), "totals": ("tens",)}, published="totals"))
+    drain(run)
+    assert audit_report(run.topology, run.store).passed
+    place.add("numbers", id=[3])
+    drain(run)
+    assert place.rows("out") == [(111,), (112,), (10_013,)]
+    found = audit_report(run.topology, run.store)
+    assert (found.passed, found.unpublished) == (True, 0)
+
+
+def test_a_bolt_with_another_function_goes_on_where_the_other_was(place, pending, states):
+    run = place.run(build(place, CHAIN, adds={**ADDS, "hundreds": 500}))
+    drain(run)
+    assert (states(run), place.rows("out")) == ([(1, 1, "acked"), (2, 1, "acked")], [(511,), (512,)])
+    assert failed(run) == []
+
+
+def test_what_waited_for_a_bolt_that_reads_something_else_now_fails_and_is_replayed(place, pending, states):
+    run = place.run(build(place, {"tens": ("numbers",), "hundreds": ("numbers",)}))
+    drain(run)
+    assert failed(run) == [("hundreds", 1, UNREAD, 2)]
+    assert (states(run), place.rows("out")) == (AGAIN, [(101,), (102,)])
+    assert inputs(run, "hundreds") == [
+        ("retire", {"tens": span(0, 1)}),
+        ("next", {"numbers": span(0, 2), "tens": span(1, 1)}),
+    ]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_a_bolt_that_reads_one_more_stream_takes_what_waited_before_that_has_a_row(place, pending, states):
+    wider = {"tens": ("numbers",), "sums": ("numbers",), "hundreds": ("tens", "sums")}
+    run = place.run(build(place, wider))
+    run_cycle(run)
+    assert (states(run), place.rows("out")) == ([(1, 1, "acked"), (2, 1, "acked")], [(111,), (112,)])
+    place.add("numbers", id=[3])
+    run_cycle(run)
+    assert place.rows("out") == [(111,), (112,), (113,), (1_103,)]
+
+
+def test_a_bolt_that_reads_a_spout_without_messages_goes_on(place, pending):
+    place.add("others", id=[1])
+    place.spark.sql(f"DELETE FROM delta.`{place.path('others')}`")
+    wider = {"tens": ("numbers",), "hundreds": ("tens", "others")}
+    run = place.run(build(place, wider, spouts=("numbers", "others")))
+    run_cycle(run)
+    assert place.rows("out") == [(111,), (112,)]
+
+
+def test_a_bolt_that_reads_a_stream_again_takes_nothing_twice(place, pending, states):
+    drain(pending)
+    place.add("numbers", id=[3])
+    between = place.run(build(place, {"tens": ("numbers",), "hundreds": ("numbers",)}))
+    drain(between)
+    place.add("numbers", id=[4])
+    drain(pending)
+    assert place.rows("out") == [(103,), (111,), (112,), (114,)]
+    assert inputs(pending, "hundreds") == [
+        ("next", {"tens": span(0, 1)}),
+        ("next", {"numbers": span(0, 2), "tens": span(1, 1)}),
+        ("next", {"tens": span(1, 3), "numbers": span(2, 2)}),
+    ]
+    assert states(pending) == [(n, 1, "acked") for n in (1, 2, 3, 4)]
+    assert audit_report(pending.topology, pending.store).passed
+
+
+def test_a_bolt_that_comes_back_before_a_fold_goes_on_as_if_it_had_been_there(place, pending, states):
+    between = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
+    place.add("numbers", id=[3])
+    advance(between, "numbers", "tens")
+    drain(pending)
+    assert states(pending) == [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")]
+    assert place.rows("out") == [(111,), (112,)]  # number 3 was planned without `hundreds`
+
+
+def test_a_bolt_that_comes_back_takes_only_what_was_emitted_for_it_since(place, pending, states):
+    fold(place.run(build(place, {"tens": ("numbers",)}, published="tens")))
+    drain(pending)
+    assert (states(pending), place.rows("out")) == (AGAIN, [(111,), (112,)])
+    assert inputs(pending, "hundreds") == [
+        ("retire", {"tens": span(0, 1)}),
+        ("next", {"tens": span(1, 2)}),
+    ]
+    assert audit_report(pending.topology, pending.store).passed
+
+
+def test_a_bolt_that_comes_back_to_a_retirement_that_was_only_planned_carries_it_out(place, pending, states):
+    shorter = build(place, {"tens": ("numbers",)}, published="tens")
+    with pytest.raises(Stop):
+        fold(place.run(shorter, stopping_at("planned", "hundreds")))
+    drain(pending)
+    assert failed(pending) == [("hundreds", 1, "bolt hundreds did not read tens for a while", 2)]
+    assert (states(pending), place.rows("out")) == (AGAIN, [(111,), (112,)])
+
+
+def test_a_batch_of_a_bolt_that_is_gone_fails_its_messages_if_it_was_only_planned(place, pending, states):
+    stopped = replace(pending, on_step=stopping_at("planned", "hundreds"))
+    with pytest.raises(Stop):
+        advance(stopped, "hundreds")
+    run = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
+    drain(run)
+    assert inputs(run, "hundreds") == [("next", {"tens": span(0, 1)})]
+    assert failed(run) == [("hundreds", 1, REMOVED, 2)]
+    assert (states(run), place.rows("out")) == (AGAIN, [(11,), (12,)])
+
+
+def test_a_batch_of_a_bolt_that_is_gone_is_logged_as_it_is_if_it_was_written(place, pending, states):
+    stopped = replace(pending, on_step=stopping_at("written", "hundreds"))
+    with pytest.raises(Stop):
+        advance(stopped, "hundreds")
+    run = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
+    fold(run)
+    assert (states(run), failed(run)) == ([(1, 1, "acked"), (2, 1, "acked")], [])
+
+
+@pytest.mark.parametrize(
+    ("step", "again"), [("planned", True), ("written", False)], ids=["only planned", "written"]
+)
+def test_a_batch_with_what_its_bolt_no_longer_reads_ends_and_the_bolt_goes_on(
+    place, pending, states, step, again
+):
+    stopped = replace(pending, on_step=stopping_at(step, "hundreds"))
+    with pytest.raises(Stop):
+        advance(stopped, "hundreds")
+    run = place.run(build(place, {"hundreds": ("numbers",)}))
+    place.add("numbers", id=[3])
+    drain(run)
+    assert failed(run) == ([("hundreds", 1, UNREAD, 2)] if again else [])
+    first = AGAIN if again else [(1, 1, "acked"), (2, 1, "acked")]
+    assert states(run) == [*first, (3, 1, "acked")]
+    assert place.rows("out") == ([(101,), (102,), (103,)] if again else [(103,), (111,), (112,)])
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_what_a_bolt_that_is_gone_had_written_for_another_that_is_gone_fails_too(place, pending, states):
+    place.add("numbers", id=[3])
+    advance(pending, "numbers")
+    stopped = replace(pending, on_step=stopping_at("written", "tens"))
+    with pytest.raises(Stop):
+        advance(stopped, "tens")
+    run = place.run(build(place, {"sums": ("numbers",)}, published="sums"))
+    drain(run)
+    assert failed(run) == [("hundreds", 1, REMOVED, 3)]
+    assert states(run) == [*AGAIN, (3, 1, "failed"), (3, 2, "acked")]
+    assert place.rows("out") == [(1_001,), (1_002,), (1_003,)]
+
+
+def test_a_change_that_is_stopped_at_every_step_ends_as_one_that_was_not(place, pending, states):
+    seen = []
+
+    def on_step(step):
+        if (step.name, step.component) not in seen:
+            seen.append((step.name, step.component))
+            raise Stop
+
+    run = place.run(build(place, {"tens": ("numbers",), "totals": ("tens",)}, published="totals"), on_step)
+    for _ in range(20):
+        try:
+            drain(run)
+        except Stop:
+            continue
+    assert seen[:4] == [
+        ("planned", "hundreds"),
+        ("logged", "hundreds"),
+        ("folding", "acker"),
+        ("folded", "acker"),
+    ]
+    assert inputs(run, "hundreds") == [("retire", {"tens": span(0, 1)})]
+    assert failed(run) == [("hundreds", 1, REMOVED, 2)]
+    assert (states(run), place.rows("out")) == (AGAIN, [(10_011,), (10_012,)])
+
+
+def test_two_folds_at_once_retire_once(place, pending, states):
+    run = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
+    other = replace(run, run_id="other")
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(fold, (run, other)))
+    drain(run)
+    assert inputs(run, "hundreds") == [("retire", {"tens": span(0, 1)})]
+    assert failed(run) == [("hundreds", 1, REMOVED, 2)]
+    assert (states(run), place.rows("out")) == (AGAIN, [(11,), (12,)])
+
+
+@pytest.fixture
+def with_others(place):
+    """Two spouts, of which `others` has a message that failed in `tens` and waits for its retry."""
+    place.add("numbers", id=[1])
+    place.add("others", id=[5])
+    topology = build(
+        place, {"tens": ("numbers", "others"), "hundreds": ("tens",)}, spouts=("numbers", "others")
+    )
+    run = place.run(topology)
+    with pytest.raises(Stop):
+        advance(replace(run, on_step=stopping_at("planned", "tens")), "others", "tens")
+    gone = build(place, {"hundreds": ("others",)}, spouts=("others",))
+    fold(place.run(gone))
+    return run
+
+
+def test_messages_of_a_spout_that_is_gone_go_on_or_say_why_not(place, with_others, states):
+    assert states(with_others) == [(5, 1, "failed"), (5, 2, "retrying")]
+    place.add("others", id=[6])
+    run_spout(with_others, with_others.topology.components["others"], replays=False)
+    advance(with_others, "tens")
+    place.add("others", id=[7, 8])
+    place.clock.advance(-1)  # nothing is due
+    advance(with_others, "others")
+    run = place.run(build(place, CHAIN))
+    place.clock.advance(1)
+    drain(run)
+    assert states(run) == [
+        (1, 1, "acked"),
+        (5, 1, "failed"),
+        (5, 2, "lost"),
+        (6, 1, "acked"),
+        (7, 1, "failed"),
+        (7, 2, "lost"),
+        (8, 1, "failed"),
+        (8, 2, "lost"),
+    ]
+    assert place.rows("out") == [(111,), (116,)]
+    assert ("tens", 4, "bolt tens no longer reads others", 2) in failed(run)
+
+
+def test_messages_of_a_spout_that_is_gone_cannot_be_chosen_for_a_replay(place, with_others):
+    run = place.run(build(place, CHAIN))
+    drain(run)
+    story = [(entry.attempt, entry.what) for entry in trace_report(run.topology, run.store, "others:0:5")]
+    assert story == [(1, "emitted"), (1, "failed by"), (1, "failed"), (2, "lost")]
+    lost = Selection(states=(State.LOST,))
+    assert plan_by_hand(run, lost, "why", "me")[0].count == 0
+    with pytest.raises(SettingsError, match="has no spout called others"):
+        plan_by_hand(run, replace(lost, spout="others"), "why", "me")
+
+
+@pytest.mark.parametrize(("step", "count"), [("planned", 1), ("written", 2)])
+def test_what_a_spout_that_is_gone_has_emitted_goes_on(place, states, step, count):
+    place.add("numbers", id=[1])
+    place.add("others", id=[2])
+    both = {"tens": ("numbers", "others")}
+    topology = build(place, both, published="tens", spouts=("numbers", "others"))
+    stopped = place.run(topology, stopping_at(step, "others"))
+    with pytest.raises(Stop):
+        run_cycle(stopped)
+    run = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
+    drain(run)
+    ends = [(1, 1, "acked"), (2, 1, "failed"), (2, 2, "lost")]
+    assert (states(run), place.rows("out")) == (ends[: 2 * count - 1], [(11,)])
+
+
+def test_what_was_acked_before_a_change_is_published_after_it(place, pending):
+    advance(pending, "hundreds")
+    fold(pending)
+    run = place.run(build(place, {"hundreds": ("numbers",)}))
+    place.add("numbers", id=[3])
+    drain(run)
+    publish(run)
+    assert place.rows("out") == [(103,), (111,), (112,)]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_a_first_batch_that_fails_without_a_write_leaves_no_bolt_waiting(place, states):
+    place.add("numbers", id=[1])
+    place.add("others", id=[2])
+    spouts = ("numbers", "others")
+    before = place.run(build(place, CHAIN, spouts=spouts), stopping_at("planned", "tens"))
+    with pytest.raises(Stop):
+        advance(before, "numbers", "tens")
+    run = place.run(build(place, {**CHAIN, "tens": ("others",)}, spouts=spouts))
+    assert waiting(run, {"numbers": 1, "tens": 1}) == {"tens": [1]}
+    drain(run)
+    assert states(run) == [(1, 1, "failed"), (1, 2, "acked"), (2, 1, "acked")]
+    assert place.rows("out") == [(112,)]
+
+
+def test_streams_of_components_that_are_gone_are_trimmed_and_hold_nothing(place, pending):
+    place.add("others", id=[1])
+    spouts = ("numbers", "others")
+    drain(place.run(build(place, {**CHAIN, "sums": ("others", "tens")}, spouts=spouts)))
+    place.add("numbers", id=[3])
+    advance(pending, "numbers", "tens")
+    run = place.run(build(place, {"tens": ("numbers",), "totals": ("tens",)}, published="totals"))
+    drain(run)
+    place.clock.advance(2 * 86_400)
+    place.add("numbers", id=[4])
+    drain(run)
+    gone = trim_streams(run, timedelta(days=1))
+    assert gone == {"numbers": 3, "others": 1, "tens": 3, "hundreds": 2, "sums": 1, "totals": 1}
+    compact(run)
+    assert "streams/sums" in vacuum(run, 168)
+    place.add("numbers", id=[5])
+    drain(run)
+    assert place.rows("out") == [(111,), (112,), (10_013,), (10_014,), (10_015,)]
+
+
+def test_nothing_is_trimmed_that_is_yet_to_be_retired(place, pending):
+    place.clock.advance(2 * 86_400)
+    fold(pending)
+    run = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
+    assert trim_streams(run, timedelta(days=1)) == {}
+    drain(run)
+    assert place.rows("out") == [(11,), (12,)]
+
+
+def test_the_status_counts_what_waits_for_the_bolts_of_today(place, pending):
+    run = place.run(build(place, {"tens": ("numbers",), "hundreds": ("numbers",)}))
+    fold(run)
+    found = {
+        each["component"]: each for each in status_report(run.topology, run.store, run.clock())["components"]
+    }
+    assert (found["hundreds"]["logged"], found["hundreds"]["waiting_batches"]) == (1, {"numbers": 0})

@@ -1,0 +1,219 @@
+"""Storm's own test cases against this system, each named after its case in Storm.
+
+Storm's tests count the acks that a spout hears. Here a message whose tree is complete is acked by the next
+fold, unless it shares a tuple with a message that is not: those are acked together.
+"""
+
+from collections import Counter
+from functools import partial
+
+from acker.ledger import newest_fold
+from acker.tables import query
+from pipeline.acking import fold
+from pipeline.collector import RichBolt
+from pipeline.cycle import run_cycle
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+
+class Identity(RichBolt):
+    """Emits each tuple again."""
+
+    def execute(self, tup, collector):
+        collector.emit(tup, tup.values)
+        collector.ack(tup)
+
+
+class Branching(RichBolt):
+    """Emits each tuple several times."""
+
+    def __init__(self, branches):
+        self.branches = branches
+
+    def execute(self, tup, collector):
+        for _ in range(self.branches):
+            collector.emit(tup, tup.values)
+        collector.ack(tup)
+
+
+class Agg(RichBolt):
+    """Emits one tuple for every few, anchored to all of them."""
+
+    def __init__(self, amount):
+        self.amount = amount
+
+    def prepare(self, context):
+        self.seen = []
+
+    def execute(self, tup, collector):
+        self.seen.append(tup)
+        if len(self.seen) == self.amount:
+            collector.emit(self.seen, {"id": 0})
+            for each in self.seen:
+                collector.ack(each)
+            self.seen = []
+
+
+class Ack(RichBolt):
+    """Acks each tuple."""
+
+    def execute(self, tup, collector):
+        collector.ack(tup)
+
+
+class DubiousAck(RichBolt):
+    """Emits each tuple, anchored to it twice."""
+
+    def execute(self, tup, collector):
+        collector.emit([tup, tup], tup.values)
+        collector.ack(tup)
+
+
+class AckEveryOther(RichBolt):
+    """Acks the first tuple, the third, and so on."""
+
+    def prepare(self, context):
+        self.count = 0
+
+    def execute(self, tup, collector):
+        self.count += 1
+        if self.count % 2:
+            collector.ack(tup)
+
+
+class ResetTimeout(RichBolt):
+    """Resets the timeout of tuple 1 whenever it gets it, and acks none."""
+
+    def execute(self, tup, collector):
+        if tup.id == 1:
+            collector.reset_timeout(tup)
+
+
+class Feeder:
+    """A spout that is fed by hand, and what its messages came to."""
+
+    def __init__(self, place, topology, name):
+        self.place, self.name = place, name
+        self.fed = 0
+        self.heard = Counter()
+        place.spark.createDataFrame([], "id bigint").write.format("delta").save(place.path(name))
+        self.component = topology.spout(name, DeltaSpout(place.path(name), key="id"))
+
+    def feed(self):
+        self.fed += 1
+        self.place.add(self.name, id=[self.fed])
+
+    def completed(self, run):
+        """How many messages more have a complete tree, and how many more are acked."""
+        rows = query(
+            f"SELECT state, ack_val, outstanding FROM ledger WHERE spout = '{self.name}' "
+            f"AND (live_in IS NULL OR live_in = {newest_fold(run.store).number})",
+            ledger=run.store.require("ledger"),
+        )
+        complete = sum(1 for row in rows if not row["ack_val"] and not row["outstanding"])
+        now = Counter(complete=complete, acked=sum(row["state"] == "acked" for row in rows))
+        more = (now["complete"] - self.heard["complete"], now["acked"] - self.heard["acked"])
+        self.heard = now
+        return more
+
+
+def fed(feeders, run, *which):
+    """Feed some spouts, run a cycle, and say what each spout of all heard."""
+    for feeder in which:
+        feeder.feed()
+    run_cycle(run)
+    return [feeder.completed(run) for feeder in feeders]
+
+
+def add(topology, name, inputs, make):
+    """A rich bolt of one column."""
+    return topology.rich_bolt(*inputs, schema="id bigint", name=name)(make)
+
+
+def test_acking(place):
+    topology = Topology("acking")
+    feeders = one, two, three = [Feeder(place, topology, name) for name in ("one", "two", "three")]
+    branches = [
+        add(topology, f"branch_{feeder.name}", [feeder.component], partial(Branching, amount))
+        for feeder, amount in ((one, 2), (two, 4), (three, 1))
+    ]
+    agg = add(topology, "agg", branches, partial(Agg, 3))
+    branch = add(topology, "branch", [agg], partial(Branching, 2))
+    add(topology, "ack", [branch], Ack)
+    run = place.run(topology)
+    assert fed(feeders, run, one) == [(0, 0), (0, 0), (0, 0)]
+    assert fed(feeders, run, two) == [(1, 1), (1, 1), (0, 0)]
+    assert fed(feeders, run, one) == [(0, 0), (0, 0), (0, 0)]
+    # Storm acks the second message of the first spout here, which shares a tuple with its third.
+    assert fed(feeders, run, one) == [(1, 0), (0, 0), (0, 0)]
+    assert fed(feeders, run, three) == [(0, 0), (0, 0), (0, 0)]
+    assert fed(feeders, run, two) == [(1, 2), (1, 1), (1, 1)]
+
+
+def test_ack_branching(place):
+    topology = Topology("branching")
+    feeders = (feeder,) = [Feeder(place, topology, "one")]
+    identities = [add(topology, name, [feeder.component], Identity) for name in ("left", "right")]
+    agg = add(topology, "agg", identities, partial(Agg, 4))
+    add(topology, "ack", [agg], Ack)
+    run = place.run(topology)
+    assert fed(feeders, run, feeder) == [(0, 0)]
+    assert fed(feeders, run, feeder) == [(2, 2)]
+
+
+def test_acking_self_anchor(place):
+    topology = Topology("self_anchor")
+    feeders = (feeder,) = [Feeder(place, topology, "one")]
+    dubious = add(topology, "dubious", [feeder.component], DubiousAck)
+    add(topology, "ack", [dubious], Ack)
+    run = place.run(topology)
+    assert fed(feeders, run, feeder) == [(1, 1)]
+    assert fed(feeders, run, feeder, feeder, feeder) == [(3, 3)]
+
+
+def timed(place, bolt, **settings):
+    """A topology whose only bolt is this one, and its spout."""
+    topology = Topology("timed", **settings)
+    feeder = Feeder(place, topology, "one")
+    add(topology, "bolt", [feeder.component], bolt)
+    return feeder, place.run(topology)
+
+
+def test_timeout(place, states):
+    feeder, run = timed(place, AckEveryOther, message_timeout="10 seconds", windows=5)
+    assert fed([feeder], run, feeder, feeder, feeder) == [(2, 2)]
+    for seconds in (2, 2, 2, 2, 1):
+        place.clock.advance(seconds)
+        fold(run)
+    assert states(run) == [(1, 1, "acked"), (2, 1, "pending"), (3, 1, "acked")]
+    for seconds in (1, 2):
+        place.clock.advance(seconds)
+        fold(run)
+    assert states(run) == [(1, 1, "acked"), (2, 1, "timed_out"), (2, 2, "retrying"), (3, 1, "acked")]
+
+
+def test_reset_timeout(place, states):
+    feeder, run = timed(place, ResetTimeout, message_timeout="10 seconds", windows=1)
+    fed([feeder], run, feeder, feeder)
+    for _ in range(2):
+        place.clock.advance(10)
+        fed([feeder], run, feeder)
+    assert states(run)[:3] == [(1, 1, "pending"), (2, 1, "timed_out"), (2, 2, "retrying")]
+
+
+def test_disable_tuple_timeout(place, states):
+    feeder, run = timed(place, AckEveryOther, message_timeout=None)
+    fed([feeder], run, feeder, feeder)
+    for _ in range(10):
+        place.clock.advance(1_000_000)
+        fold(run)
+    assert states(run) == [(1, 1, "acked"), (2, 1, "pending")]
+
+
+def test_inactive_topology(place, states):
+    feeder, run = timed(place, Ack)
+    feeder.feed()
+    fold(run)  # while nobody runs the spout, as in a paused DAG
+    assert states(run) == []
+    run_cycle(run)
+    assert states(run) == [(1, 1, "acked")]
