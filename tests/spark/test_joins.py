@@ -3,6 +3,7 @@
 import pytest
 from pyspark.sql import functions as F
 
+from acker.errors import BoltError
 from acker.retry import ExponentialBackoff
 from pipeline.bolts import collect_anchors, fail_when, merge_anchors
 from pipeline.cycle import run_cycle
@@ -66,4 +67,15 @@ def test_messages_whose_tuples_were_joined_fail_together_and_are_published_toget
     assert audit_report(run.topology, run.store).passed
 
 
-def test_an_anchor_of_nobody_is_refused(place): ...
+def test_an_anchor_of_nobody_is_refused(place):
+    topology = Topology("nobody")
+    left = topology.spout("left", DeltaSpout(place.add("left", id=[1]), key="id"))
+    right = topology.spout("right", DeltaSpout(place.add("right", id=[2]), key="id"))
+
+    @topology.bolt(left, right)
+    def outer(left, right):
+        both = left.join(right.withColumnRenamed("anchor", "other"), "id", "full")
+        return both.select("anchor", "id")
+
+    with pytest.raises(BoltError, match="Bolt outer emitted a row whose anchor is none of its inputs"):
+        run_cycle(place.run(topology))
