@@ -299,7 +299,7 @@ def test_a_stream_that_a_bolt_does_not_have_cannot_be_read():
     source = topology.spout("source", DeltaSpout("/nowhere", key="id"))
     pairs = topology.rich_bolt(source, schema="id int", streams={"odd": "id int"})(Pairs)
     topology.rich_bolt(pairs.stream("even"), schema="id int", name="evens")(Pairs)
-    with pytest.raises(TopologyError, match="evens reads pairs.even, which topology nowhere does not have"):
+    with pytest.raises(TopologyError, match=r"evens reads pairs\.even, which topology nowhere does not have"):
         topology.validate()
 
 
