@@ -100,6 +100,7 @@ def is_written(run: Run, batch: Batch) -> bool:
 def refusal(run: Run, batch: Batch) -> str | None:
     """Why a bolt's batch cannot be run under the topology of today; None where it can."""
     taken = [upstream for upstream, upto in batch.positions.items() if batch.input[upstream]["after"] < upto]
+    taken = taken or list(batch.positions)  # it takes in nothing where it lets go of what was held back
     reasons = [run.topology.unread(upstream, batch.component) for upstream in taken]
     found = next((reason for reason in reasons if reason is not None), None)
     if found is None and batch.kind == "retire":  # planned by a topology that was taken back since

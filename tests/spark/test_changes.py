@@ -18,6 +18,7 @@ from acker.events import State
 from acker.retry import ExponentialBackoff
 from acker.tables import query
 from pipeline.acking import fold, waiting
+from pipeline.collector import RichBolt
 from pipeline.cycle import drain, run_bolt, run_cycle, run_spout
 from pipeline.maintain import compact, vacuum
 from pipeline.publish import publish
@@ -326,6 +327,29 @@ def test_two_folds_at_once_retire_once(place, pending, states):
     drain(run)
     assert inputs(run, "hundreds") == [("retire", {"tens": span(0, 1)})]
     assert failed(run) == [("hundreds", 1, REMOVED, 2)]
+    assert (states(run), place.rows("out")) == (AGAIN, [(11,), (12,)])
+
+
+class Keeper(RichBolt):
+    """Holds back every tuple that it is given."""
+
+    def execute(self, tup, collector):
+        collector.emit(tup, {"id": tup.id}, stream="seen")
+
+
+def test_what_a_bolt_that_is_gone_held_back_fails_and_so_does_what_waited_for_its_streams(place, states):
+    place.add("numbers", id=[1, 2])
+    topology = Topology("changing", message_timeout=None)
+    numbers = topology.spout("numbers", DeltaSpout(place.path("numbers"), key="id"))
+    keeper = topology.rich_bolt(numbers, schema="id bigint", streams={"seen": "id bigint"})(Keeper)
+    topology.bolt(keeper.stream("seen"), name="hundreds")(adding(100))
+    advance(place.run(topology), "numbers", "keeper")
+    run = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
+    drain(run)
+    assert failed(run) == [
+        ("hundreds", 1, REMOVED, 2),
+        ("keeper", 2, "bolt keeper is no longer in the topology", 2),
+    ]
     assert (states(run), place.rows("out")) == (AGAIN, [(11,), (12,)])
 
 

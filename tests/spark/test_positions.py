@@ -13,7 +13,7 @@ from pipeline import render
 from pipeline.acking import fold
 from pipeline.batch import finish
 from pipeline.bolts import fail_when
-from pipeline.cycle import drain, run_bolt, run_cycle, run_spout
+from pipeline.cycle import drain, room_for_new, run_bolt, run_cycle, run_spout
 from pipeline.replay import Selection, plan_by_hand
 from pipeline.reports import status_report
 from pipeline.spouts import DeltaSpout, FileSpout
@@ -198,3 +198,15 @@ def test_status_tells_people_how_far_a_spout_with_one_partition_is(run, capsys):
     run_cycle(run)
     render.status(status_report(run.topology, run.store, run.clock()))
     assert capsys.readouterr().out.endswith("numbers: emitted up to 4, committed up to 4\n")
+
+
+def test_messages_that_are_not_tracked_are_committed_at_once_and_take_no_room(place):
+    topology = Topology("forgotten", max_pending=2)
+    source = DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id")
+    numbers = topology.spout("numbers", source, reliable="id <> 2")
+    topology.bolt(numbers, name="same")(lambda tuples: tuples)
+    loose = topology.spout("loose", source, reliable=False)
+    run = place.run(topology)
+    assert (run_spout(run, loose), room_for_new(run)) == ((1, 2), 2)
+    assert (run_spout(run, numbers), room_for_new(run)) == ((1, 2), 1)
+    assert upto(run) == [("numbers", "0", 3, None, 2), ("loose", "0", 3, 3, 0)]

@@ -1,5 +1,10 @@
 """Rich bolts: what they ack, fail, hold back and reset, in batches that may crash."""
 
+from functools import partial
+
+import pytest
+
+from acker.errors import BoltError, SettingsError, TopologyError
 from acker.events import State
 from acker.retry import ExponentialBackoff
 from acker.tables import query
@@ -11,6 +16,7 @@ from pipeline.replay import Selection, plan_by_hand
 from pipeline.reports import audit_report
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
+from tests.spark.test_crashes import stopped_once_at_each_step
 
 
 class Verdicts(RichBolt):
@@ -149,3 +155,157 @@ def test_a_held_tuple_whose_message_timed_out_is_let_go_and_its_replay_joined(pl
     assert place.rows("pairs") == [(10, "a", "A", False)]
     assert states(run) == [(1, 1, "acked"), (1, 1, "timed_out"), (1, 2, "acked")]
     assert audit_report(run.topology, run.store).passed
+
+
+class Shares(RichBolt):
+    """Tells which tasks were given which tuple; what is odd goes to a stream of its own."""
+
+    def prepare(self, context):
+        self.context = context
+
+    def execute(self, tup, collector):
+        stream = "odd" if tup.id % 2 else None
+        collector.emit(tup, (tup.id, self.context.task, tup.component), stream=stream)
+        collector.ack(tup)
+
+
+SHARES = "id bigint, task int, emitter string"
+
+
+@pytest.fixture(scope="module")
+def shared(shared_place):
+    """Twelve numbers of four colours, given to three tasks by each grouping."""
+    source = shared_place.add("numbers", id=list(range(12)), colour=["red", "green", "blue", "grey"] * 3)
+    topology = Topology("shared")
+    numbers = topology.spout("numbers", DeltaSpout(source, key="id"))
+    inputs = {
+        "shuffled": numbers.shuffle_grouping(),
+        "coloured": numbers.fields_grouping("colour"),
+        "first": numbers.global_grouping(),
+        "every": numbers.all_grouping(),
+    }
+    for name, each in inputs.items():
+        streams = {"odd": SHARES}
+        bolt = topology.rich_bolt(each, schema=SHARES, streams=streams, tasks=3, name=name)(Shares)
+        topology.publish(bolt, to=shared_place.path(f"{name}_even"))
+        topology.publish(bolt.stream("odd"), to=shared_place.path(f"{name}_odd"))
+
+    @topology.bolt("coloured", "first.odd")
+    def both(left, right):
+        return left.select("anchor", "id").unionByName(right.select("anchor", "id"))
+
+    topology.publish(both, to=shared_place.path("both"))
+    run = shared_place.run(topology)
+    run_cycle(run)
+    return run
+
+
+def given(place, bolt):
+    """Number -> the tasks that were given it, from both of the bolt's tables."""
+    found = {}
+    for number, task, emitter in place.rows(f"{bolt}_even") + place.rows(f"{bolt}_odd"):
+        assert emitter == "numbers"
+        found.setdefault(number, []).append(task)
+    return found
+
+
+def test_each_task_has_a_share_of_a_shuffle_grouping(shared, shared_place):
+    tasks = [task for found in given(shared_place, "shuffled").values() for task in found]
+    assert (len(tasks), len(set(tasks))) == (12, 3)
+
+
+def test_tuples_that_agree_go_to_one_task_of_a_fields_grouping(shared, shared_place):
+    found = given(shared_place, "coloured")
+    assert all(found[number] == found[number % 4] for number in range(12))
+
+
+def test_the_first_task_is_given_all_of_a_global_grouping(shared, shared_place):
+    assert given(shared_place, "first") == {number: [0] for number in range(12)}
+
+
+def test_every_task_is_given_all_of_an_all_grouping(shared, shared_place):
+    assert given(shared_place, "every") == {number: [0, 1, 2] for number in range(12)}
+
+
+def test_a_stream_has_its_own_readers_and_its_own_table(shared, shared_place):
+    assert {row[0] for row in shared_place.rows("every_odd")} == {1, 3, 5, 7, 9, 11}
+    assert shared_place.rows("both") == [(number,) for number in range(12)]
+
+
+def test_messages_of_several_streams_are_complete_and_published_once(shared):
+    result = audit_report(shared.topology, shared.store)
+    assert (result.emitted, result.acked, result.passed) == (12, 12, True)
+
+
+def test_a_tuple_that_one_task_of_all_holds_back_stays_open(place, states):
+    class Lazy(RichBolt):
+        def prepare(self, context):
+            self.context = context
+
+        def execute(self, tup, collector):
+            if self.context.task != 1 or tup.held:
+                collector.ack(tup)
+
+    topology = Topology("lazy")
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
+    topology.rich_bolt(numbers.all_grouping(), schema="id bigint", tasks=2)(Lazy)
+    run = place.run(topology)
+    run_cycle(run)
+    assert states(run) == [(1, 1, "pending")]
+    place.add("numbers", id=[2])
+    run_cycle(run)
+    assert states(run) == [(1, 1, "acked"), (2, 1, "pending")]
+
+
+def test_a_run_that_is_stopped_at_every_step_joins_each_pair_once(place):
+    run = place.run(pairing(place))
+    place.add("lefts", id=[1, 2], key=[10, 20], value=["a", "b"])
+    stopped_once_at_each_step(run)
+    place.add("rights", id=[1, 2], key=[10, 20], value=["A", "B"])
+    stopped_once_at_each_step(run)
+    assert place.rows("pairs") == [(10, "a", "A", True), (20, "b", "B", True)]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_what_a_rich_bolt_held_back_is_failed_by_the_bolt_in_its_place(place, states):
+    run = place.run(pairing(place))
+    place.add("lefts", id=[1], key=[10], value=["a"])
+    run_cycle(run)
+    topology = Topology("pairing")
+    lefts = topology.spout("lefts", DeltaSpout(place.path("lefts"), key="id"))
+    topology.bolt(lefts, name="pairs")(lambda tuples: tuples.select("anchor", "value"))
+    place.add("lefts", id=[2], key=[20], value=["b"])
+    run_cycle(place.run(topology))
+    assert states(run) == [(1, 1, "failed"), (1, 2, "retrying"), (2, 1, "acked")]
+
+
+NOWHERE = Topology("nowhere")
+SOURCE = NOWHERE.spout("source", DeltaSpout("/nowhere", key="id"))
+
+
+@pytest.mark.parametrize("add", [NOWHERE.bolt, partial(NOWHERE.basic_bolt, schema="id int")])
+def test_a_grouping_of_a_bolt_without_tasks_is_refused(add):
+    with pytest.raises(TopologyError, match="Bolt plain takes no grouping"):
+        add(SOURCE.fields_grouping("id"), name="plain")(lambda tuples: tuples)
+
+
+def test_a_bolt_without_a_task_is_refused():
+    with pytest.raises(SettingsError, match="tasks of bolt pairs must be 1 to 1,000, not 0"):
+        NOWHERE.rich_bolt(SOURCE, schema="id int", tasks=0)(Pairs)
+
+
+def test_a_stream_that_a_bolt_does_not_have_cannot_be_read():
+    topology = Topology("nowhere")
+    source = topology.spout("source", DeltaSpout("/nowhere", key="id"))
+    pairs = topology.rich_bolt(source, schema="id int", streams={"odd": "id int"})(Pairs)
+    topology.rich_bolt(pairs.stream("even"), schema="id int", name="evens")(Pairs)
+    with pytest.raises(TopologyError, match=r"evens reads pairs\.even, which topology nowhere does not have"):
+        topology.validate()
+
+
+def test_streams_of_a_bolt_that_disagree_on_a_column_are_refused(place):
+    topology = Topology("torn")
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
+    topology.rich_bolt(numbers, schema="id bigint", streams={"odd": "id string"})(Shares)
+    with pytest.raises(BoltError, match="Bolt shares emits id to odd in another type"):
+        run_cycle(place.run(topology))
