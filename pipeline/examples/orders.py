@@ -65,7 +65,7 @@ def priced(tuples: DataFrame) -> DataFrame:
     prices = tuples.sparkSession.read.csv(str(PRICES), schema="sku string, price bigint", header=True)
     lines = tuples.select("anchor", "order_id", "customer", F.inline("lines")).join(prices, "sku", "left")
     cents = F.col("quantity") * F.col("price")
-    # One group per tuple: the anchor is the tuple's own, so it needs no `collect_anchors`.
+    # Grouped by the anchor itself: a group is of one message, so it needs no `collect_anchors`.
     found = lines.groupBy("anchor", "order_id", "customer").agg(
         F.sort_array(F.collect_list(F.struct("sku", "quantity", cents.alias("cents")))).alias("lines"),
         F.sum(cents).alias("cents"),
