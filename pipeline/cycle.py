@@ -75,7 +75,7 @@ def _plan_next(limit: int | None) -> Callable[[Run, Component], Batch | None]:
         if left is not None:
             return left
         rows = run.topology.batch_rows if limit is None else min(limit, run.topology.batch_rows)
-        room = min(rows, room_for_new(run))
+        room = min(rows, room_for_new(run, spout.name))
         if room <= 0:
             return None
         planned = spout.source.next_range(run.spark, history(run, spout.name), room)
@@ -86,21 +86,25 @@ def _plan_next(limit: int | None) -> Callable[[Run, Component], Batch | None]:
     return plan_next
 
 
-def room_for_new(run: Run) -> int:
-    """How many new messages `max_pending` leaves room for.
+def room_for_new(run: Run, spout: str) -> int:
+    """How many new messages of a spout `max_pending` leaves room for.
 
-    In flight are the pending roots of the newest fold, and those whose init no fold has seen. Messages that
-    wait for a retry do not count.
+    In flight are its pending roots of the newest fold, and those whose init no fold has seen. Messages that
+    wait for a retry do not count, nor those of other spouts, for which a bolt may hold these back.
     """
     if run.topology.max_pending is None:
         return run.topology.batch_rows
     newest = newest_fold(run.store)
-    pending = fold_counts(run.store, newest).get("pending", 0) if newest else 0
     events = run.store.require(EVENTS)
-    logged = {spout.name: last_number(events, spout.name) for spout in run.topology.spouts}
-    new = f"kind = 'init' AND ({unfolded(newest, logged)})"
-    (row,) = query(f"SELECT count(*) AS inits FROM events WHERE {new}", events=events)
-    return run.topology.max_pending - pending - int(row["inits"])
+    new = f"kind = 'init' AND ({unfolded(newest, {spout: last_number(events, spout)})})"
+    (row,) = query(
+        f"""SELECT (SELECT count(*) FROM events WHERE {new}) + (SELECT count(*) FROM ledger
+            WHERE live_in = {newest.number if newest else 0} AND state = 'pending' AND spout = '{spout}')
+            AS pending""",
+        events=events,
+        ledger=run.store.require(LEDGER),
+    )
+    return run.topology.max_pending - int(row["pending"])
 
 
 def emitted(run: Run, batch: Batch) -> int:

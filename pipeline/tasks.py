@@ -56,7 +56,7 @@ def read_source(run: Run, spout: str) -> Counts:
     """Emit the spout's next messages. `held_back` is among the counts where `max_pending` stops it."""
     component = run.topology.components[spout]
     batches, messages = run_spout(run, component, replays=False)
-    room = room_for_new(run)
+    room = room_for_new(run, spout)
     if room <= 0:
         log.warning(
             "%s is held back: max_pending of %s, %s, is used up; the fold makes room as messages settle.",

@@ -57,7 +57,7 @@ class Topology:
         retry: when failed messages are tried again; the default retries three times.
         reliable: False tracks no message, as Storm does without ackers: what fails is gone, and what was
             emitted is published with the next fold.
-        max_pending: spouts stop reading new messages while this many are in flight; None: never.
+        max_pending: a spout stops reading new messages while this many of its own are in flight; None: never.
         batch_rows: about how many rows one batch of a component takes in.
 
     Raises:

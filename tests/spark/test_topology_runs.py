@@ -135,7 +135,7 @@ def test_messages_that_were_lost_before_they_were_emitted_take_no_room(place):
     topology = Topology("held", max_pending=3)
     lines = topology.spout("lines", FileSpout(str(file.parent)))
     run = place.run(topology, lambda step: file.unlink() if step.name == "planned" else None)
-    assert (run_spout(run, lines), room_for_new(run)) == ((1, 2), 3)
+    assert (run_spout(run, lines), room_for_new(run, "lines")) == ((1, 2), 3)
 
 
 @pytest.fixture(scope="module")
