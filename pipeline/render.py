@@ -123,5 +123,6 @@ def shape(value: Shape) -> None:
     table = _table(f"topology {value.name}", "component", "reads", "publishes to", "")
     for component in value.components:
         reads = ", ".join(component.inputs) or "its source"
-        table.add_row(component.name, reads, value.tables.get(component.name, ""), component.doc)
+        tables = ", ".join(value.tables[stream] for stream in value.published_by(component.name))
+        table.add_row(component.name, reads, tables, component.doc)
     _console().print(table)

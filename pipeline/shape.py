@@ -39,7 +39,7 @@ class Shape:
     doc: str
     max_pending: int | None
     components: tuple[ComponentShape, ...]  # each after those that it reads
-    tables: dict[str, str]  # component -> path or URI of the table that it publishes to
+    tables: dict[str, str]  # published stream -> path or URI of its table
 
     @property
     def spouts(self) -> list[ComponentShape]:
@@ -50,6 +50,10 @@ class Shape:
     def bolts(self) -> list[ComponentShape]:
         """The components that read streams."""
         return [component for component in self.components if component.inputs]
+
+    def published_by(self, component: str) -> list[str]:
+        """The streams of a component that are published."""
+        return [stream for stream in self.tables if stream.partition(".")[0] == component]
 
 
 def shape_of(topology: "Topology", doc: str = "") -> Shape:

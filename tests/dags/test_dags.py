@@ -92,7 +92,9 @@ def read_dags(folder: Path, topologies: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("dags")
-    return read_dags(folder, "pipeline.examples.wordcount:topology,branches:topology")
+    return read_dags(
+        folder, "pipeline.examples.wordcount:topology,pipeline.examples.orders:topology,branches:topology"
+    )
 
 
 def test_every_dag_file_imports(dags):
@@ -112,9 +114,16 @@ def test_a_run_is_drawn_as_its_topology_is_built(dags):
     }
 
 
+def test_each_named_stream_is_published_after_the_bolt_that_emits_it(dags):
+    graph = dags["graph"]["orders.run"]
+    assert graph["paid"] == ["publish_paid", "publish_paid.lines", "publish_paid.mismatches", "sold"]
+    assert graph["sold"] == ["publish_sold"]
+
+
 def test_each_topology_has_its_four_dags(dags):
+    names = ("wordcount", "orders", "branches")
     kinds = ("run", "acker", "replay", "maintain")
-    assert set(dags["graph"]) == {f"{name}.{kind}" for name in ("wordcount", "branches") for kind in kinds}
+    assert set(dags["graph"]) == {f"{name}.{kind}" for name in names for kind in kinds}
 
 
 def test_the_acker_the_replay_and_the_maintenance_are_short(dags):
