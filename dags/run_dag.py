@@ -32,8 +32,8 @@ def build(shape: Shape) -> DAG:
         for component in shape.components:
             for upstream in component.inputs:
                 tasks[upstream] >> tasks[component.name]
-        for published_component in shape.tables:
-            tasks[published_component] >> _publish_task(shape, published_component)
+        for stream in shape.tables:
+            tasks[stream.partition(".")[0]] >> _publish_task(shape, stream)
         _check_task(shape)
     return dag
 
@@ -57,18 +57,18 @@ def _component_task(shape: Shape, component: ComponentShape) -> Any:
     )
 
 
-def _publish_task(shape: Shape, component: str) -> Any:
+def _publish_task(shape: Shape, stream: str) -> Any:
     def step(spark: Any) -> dict[str, int]:
         from pipeline import tasks
 
-        return tasks.publish(tasks.open_run(shape.name, spark), component)
+        return tasks.publish(tasks.open_run(shape.name, spark), stream)
 
     return spark_task(
-        f"publish_{component}",
+        f"publish_{stream}",
         step,
-        outlets=[published(shape, component)],
+        outlets=[published(shape, stream)],
         trigger_rule="none_failed",
-        doc_md=f"Appends what the acker has found complete to `{shape.tables[component]}`.",
+        doc_md=f"Appends what the acker has found complete to `{shape.tables[stream]}`.",
     )
 
 

@@ -48,9 +48,9 @@ def replayed(shape: Shape) -> Asset:
     return Asset(f"{shape.name}.replayed", uri=f"acker://{shape.name}/replayed", group="acker")
 
 
-def published(shape: Shape, component: str) -> Asset:
+def published(shape: Shape, stream: str) -> Asset:
     """A published table, under its own path or URI, on which other DAGs can be scheduled."""
-    return Asset(f"{shape.name}.{component}", uri=_uri(shape.tables[component]), group="published")
+    return Asset(f"{shape.name}.{stream}", uri=_uri(shape.tables[stream]), group="published")
 
 
 def _asset(shape: Shape, table: str) -> Asset:

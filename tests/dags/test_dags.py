@@ -14,6 +14,7 @@ from pipeline.settings import PROJECT_ROOT
 BRANCHES = '''
 """Numbers, two ways."""
 import costly
+from pipeline.collector import RichBolt
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 
@@ -34,8 +35,13 @@ def plain(tuples):
 def odd(tuples):
     return tuples.where("id % 2 = 1")
 
+@topology.rich_bolt(odd.fields_grouping("id"), schema="id long", streams={"late": "id long"})
+class Held(RichBolt):
+    """Hold some back."""
+
 topology.publish(plain, to="plain")
 topology.publish(odd, to="odd")
+topology.publish(Held.stream("late"), to="late")
 '''
 
 POLICY = """
@@ -105,7 +111,9 @@ def test_a_run_is_drawn_as_its_topology_is_built(dags):
         "right": ["both"],
         "both": ["odd", "plain"],
         "plain": ["publish_plain"],
-        "odd": ["publish_odd"],
+        "odd": ["held", "publish_odd"],
+        "held": ["publish_held.late"],
+        "publish_held.late": [],
         "publish_plain": [],
         "publish_odd": [],
         "check": [],
