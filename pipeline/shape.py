@@ -39,7 +39,7 @@ class Shape:
     doc: str
     max_pending: int | None
     components: tuple[ComponentShape, ...]  # each after those that it reads
-    tables: dict[str, str]  # published stream -> path or URI of its table
+    tables: dict[str, str]  # published stream -> path or URI of the table that it publishes to
 
     @property
     def spouts(self) -> list[ComponentShape]:

@@ -7,11 +7,19 @@ fold, unless it shares a tuple with a message that is not: those are acked toget
 from collections import Counter
 from functools import partial
 
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F
+
+from acker.errors import SettingsError
 from acker.ledger import newest_fold
+from acker.retry import ExponentialBackoff
 from acker.tables import query
 from pipeline.acking import fold
+from pipeline.bolts import fail_when
 from pipeline.collector import RichBolt
-from pipeline.cycle import run_cycle
+from pipeline.cycle import run_cycle, run_spout
+from pipeline.reports import status_report
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 
@@ -208,6 +216,71 @@ def test_disable_tuple_timeout(place, states):
         place.clock.advance(1_000_000)
         fold(run)
     assert states(run) == [(1, 1, "acked"), (2, 1, "pending")]
+
+
+def failing(place, **settings):
+    """A spout whose messages all fail at their first attempt, and a run."""
+    topology = Topology("failing", batch_rows=1, **settings)
+    feeder = Feeder(place, topology, "one")
+
+    @topology.bolt(feeder.component)
+    def failed(tuples):
+        return tuples.select("anchor", "id", fail_when(F.col("id") > 0, "down"))
+
+    return feeder, place.run(topology)
+
+
+def due(run):
+    """(source_offset, attempt, seconds until it is due) of the messages that wait."""
+    rows = query(
+        f"SELECT * FROM ledger WHERE live_in = {newest_fold(run.store).number} AND state = 'retrying'",
+        ledger=run.store.require("ledger"),
+    )
+    waits = [(row["retry_at"] - run.clock()).total_seconds() for row in rows]
+    return sorted((row["source_offset"], row["attempt"], wait) for row, wait in zip(rows, waits, strict=True))
+
+
+def test_retry_service_schedules_a_message_once_and_anew_after_each_failure(place):
+    feeder, run = failing(place, retry=ExponentialBackoff(initial_seconds=8, multiplier=2, limit=3))
+    fed([feeder], run, feeder)
+    assert due(run) == [(1, 2, 8)]
+    fold(run)
+    assert due(run) == [(1, 2, 8)]
+    for attempt, seconds in ((3, 16), (4, 32)):
+        place.clock.advance(seconds / 2)
+        run_cycle(run)
+        assert due(run) == [(1, attempt, seconds)]
+    place.clock.advance(32)
+    run_cycle(run)
+    assert due(run) == []  # the fourth failure is refused
+
+
+def test_retry_service_retries_in_the_order_of_due_times(place, states):
+    feeder, run = failing(place, retry=ExponentialBackoff(initial_seconds=10))
+    for _ in range(2):
+        fed([feeder], run, feeder)
+        place.clock.advance(1)
+    place.clock.advance(60)
+    run_spout(run, feeder.component)
+    fold(run)
+    assert states(run) == [(1, 1, "failed"), (1, 2, "pending"), (2, 1, "failed"), (2, 2, "retrying")]
+
+
+def test_retry_service_passes_over_what_retention_deleted(place, states):
+    feeder, run = failing(place)
+    fed([feeder], run, feeder)
+    DeltaTable(place.path("one")).delete("id = 1")
+    place.clock.advance(60)
+    run_cycle(run)
+    assert states(run) == [(1, 1, "failed"), (1, 2, "lost")]
+    (position,) = status_report(run.topology, run.store, run.clock())["positions"]
+    assert position["committed_upto"] == 2
+
+
+def test_retry_service_refuses_an_initial_delay_above_the_cap():
+    # Storm caps 500 s at 2 s; nobody can have meant both.
+    with pytest.raises(SettingsError, match="cap_seconds must lie between initial_seconds and ten years"):
+        ExponentialBackoff(initial_seconds=500, cap_seconds=2)
 
 
 def test_inactive_topology(place, states):
