@@ -22,10 +22,11 @@ from acker.ledger import fold_counts
 from acker.tables import Store
 from pipeline import render
 from pipeline.registry import load_topology
-from pipeline.reports import audit_json, audit_report, parse_message, status_report, trace_report
+from pipeline.reports import audit_json, audit_report, status_report
 from pipeline.settings import Settings
 from pipeline.shape import shape_of
 from pipeline.topology import Topology
+from pipeline.trace import parse_message, trace_report
 
 FAILED = 1
 ERROR = 2

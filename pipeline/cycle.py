@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from acker.ledger import fold_counts, newest_fold, unfolded
+from acker.held import held_back
+from acker.ledger import Fold, fold_counts, newest_fold, unfolded
 from acker.schemas import EVENTS, LEDGER
 from acker.tables import last_number, query
 from pipeline.acking import fold
@@ -145,7 +146,10 @@ def drain(run: Run, limit: int | None = None, sleep: Callable[[float], None] = t
 
 
 def _next_due(run: Run) -> datetime | None:
-    """When the next message is due, or the next window turns while roots are pending; None if idle."""
+    """When the next message is due, or the next window turns while roots are pending; None if idle.
+
+    What a bolt holds back waits for other messages, which may be long in coming, and not for this run.
+    """
     newest = newest_fold(run.store)
     if newest is None:
         return None
@@ -156,6 +160,12 @@ def _next_due(run: Run) -> datetime | None:
     due: datetime | None = row["due"]
     timeouts = run.topology.timeouts
     pending = fold_counts(run.store, newest).get("pending", 0)
-    if due is None and pending and timeouts.message_timeout is not None:
+    if due is None and pending and timeouts.message_timeout is not None and not _holds_back(run, newest):
         return run.clock() + timeouts.message_timeout / timeouts.windows
     return due
+
+
+def _holds_back(run: Run, fold: Fold) -> bool:
+    """Whether a rich bolt holds tuples back."""
+    bolts = [bolt.name for bolt in run.topology.bolts if bolt.make is not None]
+    return any(held_back(run.store, name, run.journal.logged(name), fold).height for name in bolts)

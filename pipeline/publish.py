@@ -17,7 +17,7 @@ from acker.ledger import newest_fold
 from acker.schemas import LEDGER, component_of, stream
 from acker.tables import Store, append, last_number, open_table, query
 from acker.untracked import untracked
-from pipeline.journal import Batch
+from pipeline.journal import Batch, Journal
 from pipeline.run import Run
 from pipeline.topology import Publication
 
@@ -132,7 +132,7 @@ def _some_replace(run: Run, after: int, upto: int) -> bool:
     return bool(row["n"])
 
 
-def terminal_batches(run: Run, component: str, emissions: list[tuple[str, int]]) -> list[int]:
+def terminal_batches(journal: Journal, component: str, emissions: list[tuple[str, int]]) -> list[int]:
     """Batches of a stream that can hold tuples caused by the given batches of spouts.
 
     The journal says which batches each batch took in, so this walks down from batch to batch, also through
@@ -141,7 +141,7 @@ def terminal_batches(run: Run, component: str, emissions: list[tuple[str, int]])
     reached: dict[str, set[int]] = {}
     for spout, batch in emissions:
         reached.setdefault(spout, set()).add(batch)
-    edges = run.journal.edges()
+    edges = journal.edges()
     batches: dict[str, list[Batch]] = {}  # by bolt
     growing = list(reached)
     while growing:
@@ -150,7 +150,7 @@ def terminal_batches(run: Run, component: str, emissions: list[tuple[str, int]])
         readers = [(name, bolt) for name in edges if component_of(name) == upstream for bolt in edges[name]]
         for name, bolt in readers:
             if bolt not in batches:
-                batches[bolt] = run.journal.rows(f"component = '{bolt}'")
+                batches[bolt] = journal.rows(f"component = '{bolt}'")
             found = {batch.number for batch in batches[bolt] if batch.is_given_any(name, numbers)}
             if not found <= reached.setdefault(bolt, set()):
                 reached[bolt] |= found
@@ -181,7 +181,7 @@ def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
 def _tuples_of(
     run: Run, publication: Publication, emissions: list[tuple[str, int]], roots: DataFrame
 ) -> DataFrame:
-    batches = terminal_batches(run, publication.component, emissions)
+    batches = terminal_batches(run.journal, publication.component, emissions)
     tuples = run.tuples(publication.component, batches)
     columns = run.columns(tuples, publication.component)
     return tuples.select("_root_id", *columns).join(roots, "_root_id", "left_semi")

@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from acker.audit import Audit
-from pipeline.reports import Entry
 from pipeline.shape import Shape
+from pipeline.trace import Entry
 
 _LISTED = 10  # findings printed; --json has the rest
 _FURTHEST = 3  # partitions that are behind and are named; --json has the rest

@@ -146,7 +146,7 @@ def _emitted_since(run: Run, spout: str, fold: Fold) -> set[tuple[str, int]]:
 def select(topology: Topology, store: Store, selection: Selection) -> Matched:
     """Find what a selection matches, by each message's newest row in the ledger.
 
-    Acked messages bring those along with which they share tuples.
+    Messages bring those along with which they were acked or given up, since they share tuples.
     """
     fold = newest_fold(store)
     if fold is None:
@@ -173,7 +173,7 @@ def _newest(store: Store, fold: Fold, where: str) -> list[dict[str, Any]]:
     """The newest row of each message, with the acked root that a replay replaces, if any.
 
     Args:
-        where: a SQL condition on the rows, and on `joined` of the acked root.
+        where: a SQL condition on the rows, and on `acked_with`, the `joined` of the acked root.
     """
     return query(
         f"""
@@ -192,7 +192,7 @@ def _newest(store: Store, fold: Fold, where: str) -> list[dict[str, Any]]:
             AND source_partition = p AND source_offset = o AND now.attempt = acked.attempt
             AND state = 'acked')
         SELECT spout, source_partition, source_offset, state, attempt, replaced.replaces AS replaces,
-            acked_with, gone
+            acked_with, numbered.joined AS joined, gone
         FROM numbered LEFT JOIN replaced ON spout = s AND source_partition = p AND source_offset = o
         WHERE n = 1 AND {where}
         ORDER BY spout, source_partition, source_offset
@@ -204,24 +204,29 @@ def _newest(store: Store, fold: Fold, where: str) -> list[dict[str, Any]]:
 def _partners(
     topology: Topology, store: Store, fold: Fold, chosen: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The messages that were acked together with chosen ones, since they share tuples.
+    """The messages that were acked, or given up, together with chosen ones, since they share tuples.
 
     Raises:
         TopologyError: one of them is of a spout that is gone.
     """
-    groups = {row["acked_with"] for row in chosen} - {None}
+    groups = {group for row in chosen for group in _groups(row)}
     if not groups:
         return []
     there = {_name(row) for row in chosen}
-    joined = _newest(store, fold, "acked_with IS NOT NULL")
-    found = [row for row in joined if row["acked_with"] in groups and _name(row) not in there]
+    joined = _newest(store, fold, "(acked_with IS NOT NULL OR joined IS NOT NULL)")
+    found = [row for row in joined if _groups(row) & groups and _name(row) not in there]
     for row in found:
         if row["spout"] not in topology.components:
             raise TopologyError(
-                f"{message_name(row)} was acked together with a chosen message and would have to be replayed "
-                "with it, but its spout is gone. Bring the spout back, or choose other messages."
+                f"{message_name(row)} was settled together with a chosen message and would have to be "
+                "replayed with it, but its spout is gone. Bring the spout back, or choose other messages."
             )
     return found
+
+
+def _groups(row: dict[str, Any]) -> set[int]:
+    """The groups of roots that a message was acked with, or given up with."""
+    return {row["acked_with"], row["joined"]} - {None}
 
 
 def _name(row: dict[str, Any]) -> tuple[str, str, int]:

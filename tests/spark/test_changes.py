@@ -23,9 +23,10 @@ from pipeline.cycle import drain, run_bolt, run_cycle, run_spout
 from pipeline.maintain import compact, vacuum
 from pipeline.publish import publish
 from pipeline.replay import Selection, plan_by_hand
-from pipeline.reports import audit_report, status_report, trace_report
+from pipeline.reports import audit_report, status_report
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
+from pipeline.trace import trace_report
 from pipeline.trim import trim_streams
 
 ADDS = {"tens": 10, "hundreds": 100, "sums": 1_000, "totals": 10_000}

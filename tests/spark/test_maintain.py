@@ -15,9 +15,10 @@ from pipeline.cycle import run_bolt, run_cycle, run_spout
 from pipeline.maintain import compact, vacuum
 from pipeline.publish import publish
 from pipeline.replay import Selection, plan_by_hand
-from pipeline.reports import audit_report, trace_report
+from pipeline.reports import audit_report
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
+from pipeline.trace import trace_report
 from pipeline.trim import trim_events, trim_streams
 
 DAY = timedelta(days=1)

@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from pyspark.sql import functions as F
 
 from acker.errors import BoltError, SettingsError, TopologyError
 from acker.events import State
@@ -10,12 +11,14 @@ from acker.retry import ExponentialBackoff
 from acker.tables import query
 from pipeline.acking import fold
 from pipeline.batch import finish
+from pipeline.bolts import fail_when
 from pipeline.collector import RichBolt
-from pipeline.cycle import run_cycle
+from pipeline.cycle import drain, run_cycle
 from pipeline.replay import Selection, plan_by_hand
 from pipeline.reports import audit_report
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
+from pipeline.trace import trace_report
 from tests.spark.test_crashes import stopped_once_at_each_step
 
 
@@ -130,15 +133,61 @@ def test_a_message_that_is_replayed_takes_its_partner_along(place, states):
     place.add("lefts", id=[1, 2], key=[10, 20], value=["a", "b"])
     place.add("rights", id=[1, 2], key=[10, 20], value=["A", "B"])
     run_cycle(run)
-    chosen = Selection(states=(State.ACKED,), spout="lefts", positions=(("0", 1),))
-    matched, batches = plan_by_hand(run, chosen, "", "tester")
-    assert matched.count == 2
-    for batch in batches:
-        finish(run, run.topology.components[batch.component], batch)
-    run_cycle(run)
+    assert replayed(run, State.ACKED) == 2
     assert states(run) == [(1, 1, "acked")] * 2 + [(1, 2, "acked")] * 2 + [(2, 1, "acked")] * 2
     assert place.rows("pairs") == [(10, "a", "A", False), (20, "b", "B", False)]
     assert audit_report(run.topology, run.store).passed
+
+
+def replayed(run, state):
+    """How many messages a replay by hand of the first one on the left takes along."""
+    chosen = Selection(states=(state,), spout="lefts", positions=(("0", 1),))
+    matched, batches = plan_by_hand(run, chosen, "", "tester")
+    for batch in batches:
+        finish(run, run.topology.components[batch.component], batch)
+    run_cycle(run)
+    return matched.count
+
+
+def test_dead_letters_that_were_joined_are_replayed_together(place):
+    outage = place.folder / "outage"
+    outage.touch()
+    topology = pairing(place, retry=ExponentialBackoff(limit=0))
+
+    @topology.bolt("pairs")
+    def sink(tuples):
+        return tuples.select("anchor", "key", fail_when(F.lit(outage.exists()), "down"))
+
+    topology.publish(sink, to=place.path("sink"))
+    run = place.run(topology)
+    place.add("lefts", id=[1], key=[10], value=["a"])
+    place.add("rights", id=[1], key=[10], value=["A"])
+    run_cycle(run)
+    outage.unlink()
+    assert replayed(run, State.DEAD_LETTER) == 2
+    assert place.rows("sink") == [(10,)]
+
+
+def test_a_trace_tells_who_holds_a_message_back_with_whom_it_was_joined_and_where_it_is(place):
+    topology = pairing(place)
+    loose = topology.bolt("lefts", name="loose")(lambda tuples: tuples.where("id = 0"))
+    topology.publish(loose, to=place.path("loose"))
+    run = place.run(topology)
+    place.add("lefts", id=[1], key=[10], value=["a"])
+    assert drain(run) == 2  # what is held back waits for others
+    story = trace_report(topology, run.store, "lefts:0:1")
+    assert ("held back by", "pairs", 1, "1 tuples") in [told(entry) for entry in story]
+    place.add("rights", id=[7], key=[10], value=["A"])
+    run_cycle(run)
+    left, right = (trace_report(topology, run.store, message) for message in ("lefts:0:1", "rights:0:7"))
+    assert ("joined by", "pairs", 2, "with rights:0:7") in [told(entry) for entry in left]
+    assert ("joined by", "pairs", 2, "with lefts:0:1") in [told(entry) for entry in right]
+    assert [entry.component for entry in left if entry.what == "published"] == ["pairs"]
+    assert "held back by" not in [entry.what for entry in left]
+
+
+def told(entry):
+    return entry.what, entry.component, entry.batch, entry.detail
 
 
 def test_a_held_tuple_whose_message_timed_out_is_let_go_and_its_replay_joined(place, states):

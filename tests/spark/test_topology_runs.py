@@ -11,9 +11,10 @@ from acker.retry import ExponentialBackoff
 from acker.tables import query
 from pipeline.bolts import fail_when
 from pipeline.cycle import CycleResult, drain, room_for_new, run_bolt, run_cycle, run_spout
-from pipeline.reports import audit_report, status_report, trace_report
+from pipeline.reports import audit_report, status_report
 from pipeline.spouts import DeltaSpout, FileSpout
 from pipeline.topology import Topology
+from pipeline.trace import trace_report
 
 
 def story(topology, run, message):
