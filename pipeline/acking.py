@@ -7,8 +7,8 @@ from acker.job import FoldRequest, run_fold
 from acker.ledger import Fold, fold_counts, highest_attempt, newest_fold
 from acker.retry import delay_after
 from acker.schemas import EVENTS, component_of
-from pipeline.batch import messages_table
 from pipeline.hooks import call_hooks
+from pipeline.journal import messages_table
 from pipeline.retire import retire
 from pipeline.run import Run
 

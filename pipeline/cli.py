@@ -199,6 +199,7 @@ def replay(
     """
     from pipeline import replay as replays
     from pipeline.batch import finish
+    from pipeline.selection import Selection, refuse_irreversible, select
 
     chosen = (spout, messages, since, until, reason, limit)
     if not states and any(chosen):
@@ -216,7 +217,7 @@ def replay(
             planned = [batch for each in spouts if (batch := replays.plan_due(running, each)) is not None]
             result = {"replayed": sum(replays.size(batch) for batch in planned)}
         else:
-            selection = replays.Selection(
+            selection = Selection(
                 states=tuple(State(state) for state in states),
                 spout=positions[0][0] if positions else spout,
                 positions=tuple((partition, offset) for _, partition, offset in positions),
@@ -227,8 +228,8 @@ def replay(
             )
             planned = []
             if dry_run:
-                matched = replays.select(context.topology, context.store, selection)
-                replays.refuse_irreversible(context.topology, matched)
+                matched = select(context.topology, context.store, selection)
+                refuse_irreversible(context.topology, matched)
             else:
                 who = requested_by or getpass.getuser()
                 matched, planned = replays.plan_by_hand(running, selection, why, who)

@@ -10,7 +10,7 @@ from acker.ledger import Fold, fold_counts, newest_fold, unfolded
 from acker.schemas import EVENTS, LEDGER
 from acker.tables import last_number, query
 from pipeline.acking import fold
-from pipeline.batch import finish, history, plan, plan_bolt, rows_by_batch, unfinished
+from pipeline.batch import finish, plan, plan_bolt, rows_by_batch, unfinished
 from pipeline.components import Component
 from pipeline.journal import Batch
 from pipeline.publish import publish
@@ -79,7 +79,7 @@ def _plan_next(limit: int | None) -> Callable[[Run, Component], Batch | None]:
         room = min(rows, room_for_new(run, spout.name))
         if room <= 0:
             return None
-        planned = spout.source.next_range(run.spark, history(run, spout.name), room)
+        planned = spout.source.next_range(run.spark, run.journal.history(spout.name), room)
         if planned is None:
             return None
         return plan(run, spout, "next", planned, number)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from acker.errors import StoreError
 from acker.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
 from acker.tables import Store, append_rows, query
+from pipeline.spouts import History, Range
 
 BatchKind = Literal["next", "replay", "retire"]
 
@@ -149,6 +150,12 @@ class Journal:
                 newest.setdefault(name, {})[bolt] = row["newest"]
         return newest
 
+    def history(self, spout: str) -> History:
+        """What a spout planned to read so far."""
+        where = f"component = '{spout}' AND kind = 'next'"
+        newest = self.rows(f"{where} AND batch = (SELECT max(batch) FROM batches WHERE {where})")
+        return History(newest[0].input if newest else None, lambda: [b.input for b in self.rows(where)])
+
     def components(self) -> list[str]:
         """Every component that ever planned a batch."""
         table = self.store.open(BATCHES)
@@ -156,3 +163,21 @@ class Journal:
             return []
         found = query("SELECT DISTINCT component FROM batches ORDER BY component", batches=table)
         return [row["component"] for row in found]
+
+
+def messages_table(planned: Range) -> pa.Table:
+    """The messages of a replay's input: source_partition, source_offset, attempt, replaces."""
+    rows = [
+        (partition, offset, attempt, replaces)
+        for partition, messages in planned["messages"].items()
+        for offset, attempt, replaces in messages
+    ]
+    schema = pa.schema(
+        {
+            "source_partition": pa.string(),
+            "source_offset": pa.int64(),
+            "attempt": pa.int32(),
+            "replaces": pa.int64(),
+        }
+    )
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)

@@ -24,6 +24,7 @@ from pipeline.publish import publish_table
 from pipeline.registry import load_topology
 from pipeline.reports import acker_status
 from pipeline.run import Run, Step, utc_now
+from pipeline.selection import Selection, refuse_irreversible, select
 from pipeline.session import connect, tell_soon
 from pipeline.settings import Settings
 from pipeline.trim import trim_events, trim_streams
@@ -133,8 +134,8 @@ def match(topology: str, form: Form) -> Counts:
     """
     settings = Settings.from_env()
     found = load_topology(topology, settings)
-    matched = replay.select(found, Store(settings.store, found.name), selection_of(form))
-    replay.refuse_irreversible(found, matched)
+    matched = select(found, Store(settings.store, found.name), selection_of(form))
+    refuse_irreversible(found, matched)
     return {"matched": matched.count, "in_flight": matched.in_flight}
 
 
@@ -150,7 +151,7 @@ def replay_by_hand(run: Run, form: Form, requested_by: str, request_id: str) -> 
     return {"messages": messages} if messages else {}
 
 
-def selection_of(form: Form) -> replay.Selection:
+def selection_of(form: Form) -> Selection:
     """The selection that a form describes.
 
     Raises:
@@ -164,7 +165,7 @@ def selection_of(form: Form) -> replay.Selection:
         positions.append((partition, int(offset)))
     if positions and not form["spout"]:
         raise SettingsError("Positions belong to a spout: choose it as well.")
-    return replay.Selection(
+    return Selection(
         states=tuple(State(state) for state in form["states"]),
         spout=form["spout"],
         positions=tuple(positions),

@@ -13,8 +13,7 @@ from acker.schemas import EVENTS, LEDGER, component_of, stream
 from acker.tables import query
 from acker.trims import Trim, append_trim, newest_trim
 from acker.untracked import untracked
-from pipeline.batch import messages_table
-from pipeline.journal import Batch
+from pipeline.journal import Batch, messages_table
 from pipeline.publish import passed
 from pipeline.run import Run
 

@@ -22,8 +22,9 @@ from pipeline.collector import RichBolt
 from pipeline.cycle import drain, run_bolt, run_cycle, run_spout
 from pipeline.maintain import compact, vacuum
 from pipeline.publish import publish
-from pipeline.replay import Selection, plan_by_hand
+from pipeline.replay import plan_by_hand
 from pipeline.reports import audit_report, status_report
+from pipeline.selection import Selection
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 from pipeline.trace import trace_report

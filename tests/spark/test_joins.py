@@ -45,6 +45,11 @@ def joined(place):
     def spelled(tup):
         yield (f"{tup.customer} paid {tup.cents}",)
 
+    @topology.bolt(orders, paid)
+    def seen(ordered, paid):
+        return ordered.select("anchor", "id").unionByName(paid.select("anchor", "id"))
+
+    topology.publish(seen, to=place.path("seen"))
     topology.publish(paid, to=place.path("paid"))
     topology.publish(spelled, to=place.path("lines"))
     return place.run(topology), outage
@@ -64,6 +69,7 @@ def test_messages_whose_tuples_were_joined_fail_together_and_are_published_toget
     run_cycle(run)
     assert place.rows("paid") == [(1, "ann", 100), (2, "bob", 200), (3, "bob", 300), (4, "eve", 0)]
     assert place.rows("lines") == [("ann paid 100",), ("bob paid 500",), ("eve paid 0",)]
+    assert place.rows("seen") == sorted(2 * [(1,), (2,), (3,), (4,)])
     assert audit_report(run.topology, run.store).passed
 
 

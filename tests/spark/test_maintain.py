@@ -14,8 +14,9 @@ from pipeline.aggregates import Count, Sum
 from pipeline.cycle import run_bolt, run_cycle, run_spout
 from pipeline.maintain import compact, vacuum
 from pipeline.publish import publish
-from pipeline.replay import Selection, plan_by_hand
+from pipeline.replay import plan_by_hand
 from pipeline.reports import audit_report
+from pipeline.selection import Selection
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 from pipeline.trace import trace_report

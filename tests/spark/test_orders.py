@@ -14,8 +14,9 @@ from pipeline.cycle import run_cycle
 from pipeline.examples import orders, orders_feed
 from pipeline.examples.orders_feed import FIRST_PRICES_CENTS, PRICES_CENTS, orders_of
 from pipeline.registry import load_topology
-from pipeline.replay import Selection, plan_by_hand
+from pipeline.replay import plan_by_hand
 from pipeline.reports import audit_report
+from pipeline.selection import Selection
 
 TABLES = ("paid_orders", "order_lines", "mismatches", "revenue")
 

@@ -14,8 +14,9 @@ from pipeline.acking import fold
 from pipeline.batch import finish
 from pipeline.bolts import fail_when
 from pipeline.cycle import drain, room_for_new, run_bolt, run_cycle, run_spout
-from pipeline.replay import Selection, plan_by_hand
+from pipeline.replay import plan_by_hand
 from pipeline.reports import status_report
+from pipeline.selection import Selection
 from pipeline.spouts import DeltaSpout, FileSpout
 from pipeline.topology import Topology
 from pipeline.trim import trim_events, trim_streams

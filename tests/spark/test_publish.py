@@ -12,8 +12,9 @@ from pipeline.acking import fold
 from pipeline.aggregates import Count, Max, Min, Sum
 from pipeline.cycle import run_bolt, run_cycle, run_spout
 from pipeline.publish import passed, publish
-from pipeline.replay import Selection, plan_by_hand
+from pipeline.replay import plan_by_hand
 from pipeline.reports import audit_report
+from pipeline.selection import Selection
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 

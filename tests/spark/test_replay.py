@@ -14,8 +14,9 @@ from acker.tables import query
 from pipeline.acking import fold
 from pipeline.bolts import fail_when
 from pipeline.cycle import run_cycle, run_spout
-from pipeline.replay import Selection, plan_by_hand, plan_due, select
+from pipeline.replay import plan_by_hand, plan_due
 from pipeline.reports import audit_report
+from pipeline.selection import Selection, select
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 

@@ -14,8 +14,9 @@ from pipeline.batch import finish
 from pipeline.bolts import fail_when
 from pipeline.collector import RichBolt
 from pipeline.cycle import drain, run_cycle
-from pipeline.replay import Selection, plan_by_hand
+from pipeline.replay import plan_by_hand
 from pipeline.reports import audit_report
+from pipeline.selection import Selection
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 from pipeline.trace import trace_report

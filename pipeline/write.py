@@ -1,0 +1,182 @@
+"""The write of a batch: what a spout reads or a bolt makes of its inputs, appended in one commit.
+
+Rows that raise fail their messages and no others.
+"""
+
+from functools import partial, reduce
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from acker.errors import BoltError
+from acker.events import Kind
+from acker.ids import root_id
+from acker.schemas import HELD, STREAM_PROPERTIES, stream
+from acker.steady import steady
+from pipeline.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
+from pipeline.components import Component
+from pipeline.journal import Batch, messages_table
+from pipeline.poison import Frames, error_of, find_poison, row_error
+from pipeline.rich import rich_rows
+from pipeline.run import Run, user_columns
+from pipeline.spouts import History
+from pipeline.targets import refusals
+
+_WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
+_ANY_POSITION = pa.table({"source_partition": [""], "source_offset": [0]})
+_UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
+
+
+def write(run: Run, component: Component, batch: Batch) -> None:
+    """Append a planned batch's rows to its component's stream.
+
+    Raises:
+        BoltError: the bolt broke its contract, or fails on too many messages.
+        PySparkException: an error that no message causes.
+    """
+    if component.is_spout:
+        _append_rows(run, component, batch, _spout_rows(run, component, batch))
+    elif component.make is not None:
+        _append_rows(run, component, batch, refusals(run, component.name, rich_rows(run, component, batch)))
+    else:
+        _write_bolt(run, component, batch)
+
+
+def _append_rows(run: Run, component: Component, batch: Batch, rows: DataFrame) -> None:
+    # Spark Connect gives the strings that Python functions return the type `string collate UTF8_BINARY`,
+    # which is the default but which `deltalake` cannot read; a cast spells it as everybody else does.
+    columns = [F.col(f"`{name}`").cast(found).alias(name) for name, found in rows.dtypes]
+    stamped = rows.select(steady(batch.number, "_root_id", "bigint").alias("_batch"), *columns)
+    run.store.append(stamped, stream(component.name), component.name, batch.number, _WRITE_OPTIONS)
+
+
+def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
+    assert spout.source is not None
+    if batch.kind == "next":
+        read = spout.source.read_range(run.spark, batch.input)
+        found = read.withColumns({"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")})
+    else:
+        found = _replayed(run, spout, batch)
+    columns = user_columns(found)
+    check_columns(f"Spout {spout.name}", columns)
+    kind, error = (
+        F.col(name) if name in found.columns else F.lit(None).cast("string") for name in ("_kind", "_error")
+    )
+    root = root_id(run.topology.name, spout.name, batch.number, F.col("_attempt"))
+    if batch.kind == "next" and spout.reliable is not True:
+        root = F.when(_is_tracked(spout, kind), root)
+    rows = found.select(
+        root.alias("_root_id"),
+        kind.alias("_kind"),
+        error.alias("_error"),
+        "_source_partition",
+        "_source_offset",
+        "_attempt",
+        "_replaces",
+        *columns,
+    )
+    return refusals(run, spout.name, rows)
+
+
+def _is_tracked(spout: Component, kind: Column) -> Column:
+    """Which messages of a spout are tracked; where some are, also those whose columns cannot be read."""
+    if isinstance(spout.reliable, str):
+        return kind.isNotNull() | F.expr(spout.reliable)
+    return F.lit(spout.reliable)
+
+
+def _replayed(run: Run, spout: Component, batch: Batch) -> DataFrame:
+    """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
+    assert spout.source is not None
+    wanted = messages_table(batch.input)
+    positions = wanted.select(["source_partition", "source_offset"])
+    read = spout.source.read_positions(run.spark, positions, run.journal.history(spout.name))
+    asked = run.spark.createDataFrame(wanted).select(
+        F.col("source_partition").alias("_source_partition"),
+        F.col("source_offset").alias("_source_offset"),
+        F.col("attempt").cast("int").alias("_attempt"),
+        F.col("replaces").alias("_replaces"),
+    )
+    found = read.withColumn("_found", F.lit(True))
+    joined = F.broadcast(asked).join(found, ["_source_partition", "_source_offset"], "left")
+    gone = F.col("_found").isNull()
+    kind, error = (
+        F.col(name) if name in read.columns else F.lit(None).cast("string") for name in ("_kind", "_error")
+    )
+    return joined.withColumns(
+        {
+            "_kind": F.when(gone, Kind.LOST.value).otherwise(kind),
+            "_error": F.when(gone, "the source no longer holds this message").otherwise(error),
+        }
+    ).drop("_found")
+
+
+def _tuples_of(run: Run, upstream: str, batches: list[int]) -> DataFrame:
+    """What a bolt's batch takes in of a stream: the roots and the user's columns.
+
+    A component that never wrote has no stream to tell its columns; then they are found without a row.
+    """
+    if run.store.open(stream(upstream)) is not None:
+        tuples = run.tuples(upstream, batches)
+    else:
+        tuples = _no_tuples(run, upstream).where("false")
+    roots = [name for name in ("_root_id", "_root_ids") if name in tuples.columns]
+    return tuples.select(*roots, *run.columns(tuples, upstream))
+
+
+def _no_tuples(run: Run, stream: str) -> DataFrame:
+    """Tuples with the columns of those that a component will emit to a stream."""
+    name, _, further = stream.partition(".")
+    component = run.topology.components[name]
+    if component.source is not None:
+        tuples = component.source.read_positions(run.spark, _ANY_POSITION, History(None, list))
+        return tuples.withColumn("_root_id", F.lit(None).cast("bigint"))
+    if component.make is not None:
+        ddl = component.streams[further] if further else component.schema
+        return run.spark.createDataFrame([], f"_root_id bigint, {ddl}")
+    inputs = {name: _tuples_of(run, name, []) for name in component.inputs}
+    return bolt_rows(run.spark, component, 0, inputs)
+
+
+def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
+    """Append what a DataFrame or basic bolt makes of its inputs; rows that raise fail their messages."""
+    taken = run.journal.inputs(batch)
+    inputs = {upstream: _tuples_of(run, upstream, taken.get(upstream, [])) for upstream in bolt.inputs}
+    let_go = _let_go(run, bolt, batch)
+
+    def rows_of(frames: Frames) -> DataFrame:
+        rows = refusals(run, bolt.name, bolt_rows(run.spark, bolt, batch.number, frames))
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [rows, *let_go])
+
+    try:
+        _append_rows(run, bolt, batch, rows_of(inputs))
+    except PySparkException as error:
+        cause = error_of(rows_of(inputs)) if _UNCAUSED in str(error) else error
+        if cause is not None and FOREIGN_ANCHOR in str(cause):
+            raise BoltError(f"Bolt {bolt.name} {FOREIGN_ANCHOR}.") from cause
+        if cause is None or row_error(cause) is None:
+            raise cause or error from None
+        run.tell("narrowing", bolt.name, batch.number)
+        poison = find_poison(bolt.name, inputs, rows_of, cause)
+        failed = run.spark.createDataFrame(
+            [(root, Kind.FAIL.value, reason) for root, reason in poison.items()],
+            "_root_id bigint, _kind string, _error string",
+        )
+        sound = {
+            stream: frame.where(F.col("_root_id").isNull() | ~F.col("_root_id").isin(list(poison)))
+            for stream, frame in inputs.items()
+        }
+        _append_rows(run, bolt, batch, rows_of(sound).unionByName(failed, allowMissingColumns=True))
+
+
+def _let_go(run: Run, bolt: Component, batch: Batch) -> list[DataFrame]:
+    """Rows that fail what a rich bolt held back before another kind of bolt took its place."""
+    table = run.store.open(stream(bolt.name))
+    if table is None or "_held" not in {field.name for field in table.schema().fields}:
+        return []
+    held = run.rows(bolt.name, [batch.number - 1]).where(F.col("_kind") == HELD)
+    reason = F.lit(f"bolt {bolt.name} holds back nothing any more")
+    failed = {"_kind": F.lit(Kind.FAIL.value), "_error": reason}
+    return [held.select("_root_id").dropna().distinct().withColumns(failed)]
