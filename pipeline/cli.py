@@ -26,7 +26,6 @@ from pipeline.reports import audit_json, audit_report, status_report
 from pipeline.settings import Settings
 from pipeline.shape import shape_of
 from pipeline.topology import Topology
-from pipeline.trace import parse_message, trace_report
 
 FAILED = 1
 ERROR = 2
@@ -200,6 +199,7 @@ def replay(
     from pipeline import replay as replays
     from pipeline.batch import finish
     from pipeline.selection import Selection, refuse_irreversible, select
+    from pipeline.trace import parse_message
 
     chosen = (spout, messages, since, until, reason, limit)
     if not states and any(chosen):
@@ -263,6 +263,8 @@ def status(context: Context) -> None:
 @click.argument("message")
 def trace(context: Context, message: str) -> None:
     """Tell one message's story; MESSAGE is SPOUT:PARTITION:OFFSET."""
+    from pipeline.trace import trace_report
+
     entries = trace_report(context.topology, context.store, message)
     context.print([asdict(entry) for entry in entries], lambda: render.trace(message, entries))
 

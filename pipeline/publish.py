@@ -5,7 +5,6 @@ interrupted changes nothing. What an earlier acked attempt of a message had publ
 commit that brings the later one.
 """
 
-import json
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
@@ -15,13 +14,12 @@ from pyspark.sql import functions as F
 from acker.errors import StoreError
 from acker.ledger import newest_fold
 from acker.schemas import LEDGER, component_of, stream
-from acker.tables import Store, append, last_number, open_table, query
+from acker.tables import append, last_number, open_table, query
 from acker.untracked import untracked
 from pipeline.journal import Batch, Journal
+from pipeline.publisher import COUNT, app_id, commit_note
 from pipeline.run import Run
 from pipeline.topology import Publication
-
-COUNT = "_tuples"  # on a table of aggregates: how many tuples a row stands for
 
 
 @dataclass(frozen=True)
@@ -34,20 +32,6 @@ class Acked:
     untracked: list[
         int
     ]  # batches of the stream that the fold was the first to see, with tuples of no message
-
-
-def app_id(store: Store, publication: Publication) -> str:
-    """The transaction id under which a component publishes; a table may serve several stores.
-
-    It holds the id of the ledger and not its path, so that a store that was moved, or is named by
-    another URI, does not publish everything a second time.
-    """
-    return f"{store.require(LEDGER).metadata().id}/{publication.component}"
-
-
-def commit_note(store: Store, publication: Publication, fold: int) -> str:
-    """The user metadata of the commit that published a fold, by which `trace` finds its time."""
-    return json.dumps({"published": app_id(store, publication), "fold": fold})
 
 
 def publish(run: Run) -> int:

@@ -1,6 +1,6 @@
 """Tables for people."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -9,7 +9,9 @@ from rich.text import Text
 
 from acker.audit import Audit
 from pipeline.shape import Shape
-from pipeline.trace import Entry
+
+if TYPE_CHECKING:
+    from pipeline.trace import Entry
 
 _LISTED = 10  # findings printed; --json has the rest
 _FURTHEST = 3  # partitions that are behind and are named; --json has the rest
@@ -106,7 +108,7 @@ def _committed(row: dict[str, Any]) -> str:
     return "none" if row["committed_upto"] is None else f"{row['committed_upto']:,}"
 
 
-def trace(message: str, entries: list[Entry]) -> None:
+def trace(message: str, entries: list["Entry"]) -> None:
     """A message's story, oldest first."""
     table = _table(message, "time (UTC)", "try", "what", "who", "no.", "detail")
     for column in table.columns[:-1]:

@@ -11,7 +11,7 @@ from acker.tables import Store, last_number, open_table, query
 from pipeline.components import Component
 from pipeline.journal import Journal
 from pipeline.positions import positions
-from pipeline.publish import COUNT, app_id
+from pipeline.publisher import COUNT, app_id
 from pipeline.topology import Topology
 
 

@@ -17,7 +17,8 @@ from acker.schemas import EVENTS, LEDGER, of_stream
 from acker.tables import Store, last_number, open_table, query
 from acker.trims import newest_trim
 from pipeline.journal import Journal
-from pipeline.publish import app_id, commit_note, terminal_batches
+from pipeline.publish import terminal_batches
+from pipeline.publisher import app_id, commit_note
 from pipeline.topology import Publication, Topology
 
 _NAMED = 3  # partners of a join that are named
