@@ -116,8 +116,8 @@ def _some_replace(run: Run, after: int, upto: int) -> bool:
     return bool(row["n"])
 
 
-def terminal_batches(journal: Journal, component: str, emissions: list[tuple[str, int]]) -> list[int]:
-    """Batches of a stream that can hold tuples caused by the given batches of spouts.
+def caused_batches(journal: Journal, emissions: list[tuple[str, int]]) -> dict[str, list[int]]:
+    """Component -> its batches that can hold tuples caused by the given batches of spouts.
 
     The journal says which batches each batch took in, so this walks down from batch to batch, also through
     bolts that are gone, and a publish reads what its fold acked and not the stream's history.
@@ -139,7 +139,7 @@ def terminal_batches(journal: Journal, component: str, emissions: list[tuple[str
             if not found <= reached.setdefault(bolt, set()):
                 reached[bolt] |= found
                 growing.append(bolt)
-    return sorted(reached.get(component_of(component), ()))
+    return {component: sorted(numbers) for component, numbers in reached.items()}
 
 
 def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
@@ -165,7 +165,7 @@ def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
 def _tuples_of(
     run: Run, publication: Publication, emissions: list[tuple[str, int]], roots: DataFrame
 ) -> DataFrame:
-    batches = terminal_batches(run.journal, publication.component, emissions)
+    batches = caused_batches(run.journal, emissions).get(component_of(publication.component), [])
     tuples = run.tuples(publication.component, batches)
     columns = run.columns(tuples, publication.component)
     return tuples.select("_root_id", *columns).join(roots, "_root_id", "left_semi")

@@ -1,6 +1,6 @@
 """One message's whole story, read from Delta without Spark."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,13 +13,13 @@ from acker.events import Kind, State
 from acker.frames import Rows, collect, scan
 from acker.held import held_back
 from acker.ledger import NOW, Fold, newest_fold
-from acker.schemas import EVENTS, LEDGER, of_stream
+from acker.schemas import EVENTS, LEDGER, component_of, of_stream
 from acker.tables import Store, last_number, open_table, query
 from acker.trims import newest_trim
 from pipeline.journal import Journal
-from pipeline.publish import terminal_batches
+from pipeline.publish import caused_batches
 from pipeline.publisher import app_id, commit_note
-from pipeline.topology import Publication, Topology
+from pipeline.topology import Topology
 
 _NAMED = 3  # partners of a join that are named
 _RANK = {"dead_letter": 1, "retrying": 1, "published": 2}  # after what led to them in the same fold
@@ -193,12 +193,14 @@ def _held(topology: Topology, store: Store, fold: Fold | None, row: dict[str, An
 
 def _published(topology: Topology, store: Store, row: dict[str, Any]) -> list[Entry]:
     """When the tables that hold something of an acked root got it, from the notes on their commits."""
+    is_trimmed = row["batch"] <= newest_trim(store).upto.get(row["spout"], 0)  # its tuples may be gone
+    batches = caused_batches(Journal(store), [(row["spout"], row["batch"])])
     entries = []
     for publication in topology.publications.values():
         table = open_table(publication.to)
         if table is None or last_number(table, app_id(store, publication)) < row["fold"]:
             continue
-        if not _has_tuples(store, publication, row):
+        if not (is_trimmed or _has_tuples(store, publication.component, batches, row["root_id"])):
             continue
         note = commit_note(store, publication, row["fold"])
         times = [commit["timestamp"] for commit in table.history() if commit.get("userMetadata") == note]
@@ -209,14 +211,11 @@ def _published(topology: Topology, store: Store, row: dict[str, Any]) -> list[En
     return entries
 
 
-def _has_tuples(store: Store, publication: Publication, row: dict[str, Any]) -> bool:
-    """Whether a published stream has tuples of an acked root, or had any that may have been trimmed."""
-    if row["batch"] <= newest_trim(store).upto.get(row["spout"], 0):
-        return True
-    name = publication.component
-    rows = Rows.of(store, name, terminal_batches(Journal(store), name, [(row["spout"], row["batch"])]))
-    mine = pl.col("_root_id") == row["root_id"]
+def _has_tuples(store: Store, name: str, batches: Mapping[str, list[int]], root: int) -> bool:
+    """Whether a stream has tuples of a root in some batches of its component."""
+    rows = Rows.of(store, name, batches.get(component_of(name), []))
+    mine = pl.col("_root_id") == root
     if "_root_ids" in rows.columns:
-        mine = mine | pl.col("_root_ids").list.contains(row["root_id"])
+        mine = mine | pl.col("_root_ids").list.contains(root)
     tuples = pl.sql_expr(f"_kind IS NULL AND {of_stream(name, rows.columns)} AND {rows.where}")
     return not collect(scan(rows.files, rows.columns).filter(tuples & mine).head(1)).is_empty()
