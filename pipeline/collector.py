@@ -19,6 +19,7 @@ from pyspark.sql import Row
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 LONGEST_REASON = 1_000  # characters; a reason is read by people
+PLACE = ("stream", "file", "row", "batch", "since", "task")  # where a tuple lies, since when, and who has it
 _OPEN, _ACKED, _FAILED = range(3)
 
 Columns = Mapping[str | None, list[str]]  # of each stream of a bolt; None is its first
@@ -47,7 +48,7 @@ class Tuple:
 
     __slots__ = ("_place", "_roots", "_state", "component", "held", "stream", "values")
 
-    def __init__(self, values: Row, name: str, held: bool, roots: list[int], place: dict[str, Any]) -> None:
+    def __init__(self, values: Row, name: str, held: bool, roots: list[int], place: tuple[Any, ...]) -> None:
         self.values = values
         self.component, _, further = name.partition(".")
         self.stream = further or None
@@ -152,7 +153,10 @@ class Task:
     def finish(self) -> list[dict[str, Any]]:
         """The rows that tell of tuples that failed, were reset, or are held back."""
         self._bolt.cleanup()
-        held = [{**of_roots(tup._roots), "_kind": "held", "_held": tup._place} for tup in self._open]
+        held = [
+            {**of_roots(tup._roots), "_kind": "held", "_held": dict(zip(PLACE, tup._place, strict=True))}
+            for tup in self._open
+        ]
         return self._reports + held
 
     def _ack(self, tup: Tuple, reason: str) -> None:

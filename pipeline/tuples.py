@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
-from pipeline.collector import Columns, Context, RichBolt, Task, Tuple, failure, named, of_roots
+from pipeline.collector import PLACE, Columns, Context, RichBolt, Task, Tuple, failure, named, of_roots
 
 MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)  # values that a schema does not take
 _KIND = ("_kind", "_error")
@@ -97,22 +97,24 @@ class RichRunner:
         task: Task | None = None
         for batch in batches:
             emitted: list[dict[str, Any]] = []
-            for row in batch.to_pylist():
-                if task is None or task.number != row["_task"]:
+            for number, tup in self._tuples(batch):
+                if task is None or task.number != number:
                     emitted += task.finish() if task else []
-                    context = replace(self.context, task=row["_task"])
-                    task = Task(self.make(), context, self.columns)
-                emitted += task.execute(self._tuple(row))
+                    task = Task(self.make(), replace(self.context, task=number), self.columns)
+                emitted += task.execute(tup)
             yield self._batch(emitted)
         if task is not None:
             yield self._batch(task.finish())
 
-    def _tuple(self, row: dict[str, Any]) -> Tuple:
-        name = self.inputs[row["_input"]]
-        place = {key: row[f"_{key}"] for key in ("file", "row", "batch", "since", "task")}
-        return Tuple(
-            Row(**row[f"_{row['_input']}"]), name, row["_again"], _roots(row), {"stream": name, **place}
-        )
+    def _tuples(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Tuple]]:
+        """The tuples of a batch, each with its task; column by column, which is faster than row by row."""
+        values = [_values(batch, f"_{index}") for index in range(len(self.inputs))]
+        lists = (batch.column(f"_{name}").to_pylist() for name in ("input", "again", "root_id", "root_ids"))
+        places = zip(*(batch.column(f"_{name}").to_pylist() for name in PLACE[1:]), strict=True)
+        for index, (number, again, root, several, place) in enumerate(zip(*lists, places, strict=True)):
+            roots = several or ([] if root is None else [root])
+            name = self.inputs[number]
+            yield place[-1], Tuple(values[number][index], name, again, roots, (name, *place))
 
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         try:
@@ -128,6 +130,16 @@ class RichRunner:
             anchor = of_roots(_roots(row) or row["_cause"])
             return {**anchor, **failure(error)}
         return row
+
+
+def _values(batch: pa.RecordBatch, name: str) -> list[Row]:
+    """The values of an input's tuples, each at its tuple's place in the batch."""
+    if name not in batch.schema.names:  # the input had none
+        return []
+    column = batch.column(name)
+    row = Row(*(field.name for field in column.type))
+    fields = [child.to_pylist() for child in column.flatten()]
+    return [row(*each) for each in zip(*fields, strict=True)] or [row()] * batch.num_rows
 
 
 def _roots(row: dict[str, Any]) -> list[int]:
