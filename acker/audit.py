@@ -78,8 +78,8 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
     Raises:
         StoreError: the store has no ledger yet, or cannot be read.
     """
-    ledger = store.require(LEDGER)
     fold = newest_fold(store)
+    ledger = store.require(LEDGER, fold.ledger_version if fold else None)
     number = fold.number if fold else 0
     counts = _message_counts(ledger, number)
     unfolded = _unfolded(store, spouts, fold.logged if fold else {})

@@ -211,9 +211,9 @@ def replay(
         raise SettingsError("Choose messages of one spout at a time.")
     with context.running() as running:
         spouts = context.topology.spouts
-        for each in spouts:
-            replays.finish_unfinished(running, each)
         if not states:
+            for each in spouts:
+                replays.finish_unfinished(running, each)
             planned = [batch for each in spouts if (batch := replays.plan_due(running, each)) is not None]
             result = {"replayed": sum(replays.size(batch) for batch in planned)}
         else:

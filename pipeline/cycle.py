@@ -103,7 +103,7 @@ def room_for_new(run: Run, spout: str) -> int:
             WHERE live_in = {newest.number if newest else 0} AND state = 'pending' AND spout = '{spout}')
             AS pending""",
         events=events,
-        ledger=run.store.require(LEDGER),
+        ledger=run.store.require(LEDGER, newest.ledger_version if newest else None),
     )
     return run.topology.max_pending - int(row["pending"])
 
@@ -155,7 +155,7 @@ def _next_due(run: Run) -> datetime | None:
         return None
     (row,) = query(
         f"SELECT min(retry_at) AS due FROM ledger WHERE live_in = {newest.number} AND state = 'retrying'",
-        ledger=run.store.require(LEDGER),
+        ledger=run.store.require(LEDGER, newest.ledger_version),
     )
     due: datetime | None = row["due"]
     timeouts = run.topology.timeouts

@@ -37,7 +37,7 @@ def plan_due(run: Run, spout: Component) -> Batch | None:
         f"WHERE live_in = {fold.number} AND state = 'retrying' AND spout = '{spout.name}' "
         f"AND retry_at <= to_timestamp('{now.isoformat()}') "
         f"ORDER BY retry_at, source_partition, source_offset LIMIT {run.topology.batch_rows}",
-        ledger=run.store.require(LEDGER),
+        ledger=run.store.require(LEDGER, fold.ledger_version),
     )
     due = [Emission(**row) for row in rows]
     return _plan_emissions(run, spout, due, fold, number)
@@ -93,7 +93,7 @@ def plan_by_hand(
     Raises:
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
     """
-    numbers = {spout.name: run.journal.newest_number(spout.name) + 1 for spout in run.topology.spouts}
+    numbers = _free_numbers(run)
     fold = newest_fold(run.store)
     matched = select(run.topology, run.store, selection)
     refuse_irreversible(run.topology, matched)
@@ -106,6 +106,20 @@ def plan_by_hand(
             if batch is not None:
                 batches.append(batch)
     return matched, batches
+
+
+def _free_numbers(run: Run) -> dict[str, int]:
+    """Spout -> the number of its next batch, with nothing left of the batch before it.
+
+    Another run may plan a batch at any moment; a replay with the number after it would pass it over.
+    """
+    while True:
+        numbers = {spout.name: run.journal.newest_number(spout.name) + 1 for spout in run.topology.spouts}
+        left = [spout for spout in run.topology.spouts if unfinished(run, spout.name) is not None]
+        if not left:
+            return numbers
+        for spout in left:
+            finish_unfinished(run, spout)
 
 
 def _record(

@@ -126,7 +126,8 @@ def _newest(store: Store, fold: Fold, where: str) -> list[dict[str, Any]]:
         WHERE n = 1 AND {where}
         ORDER BY spout, source_partition, source_offset
         """,
-        ledger=store.require(LEDGER),
+        # As of the fold: a compaction drops the live rows of folds before the newest.
+        ledger=store.require(LEDGER, fold.ledger_version),
     )
 
 

@@ -141,8 +141,6 @@ def match(topology: str, form: Form) -> Counts:
 
 def replay_by_hand(run: Run, form: Form, requested_by: str, request_id: str) -> Counts:
     """Emit the messages that a form selects; the same request again emits nothing more."""
-    for spout in run.topology.spouts:
-        replay.finish_unfinished(run, spout)
     selection = selection_of(form)
     _, batches = replay.plan_by_hand(run, selection, form["why"] or "", requested_by, request_id)
     for batch in batches:

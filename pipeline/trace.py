@@ -73,8 +73,8 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     spout, partition, offset = parse_message(topology, message, edges.keys() - bolts)
     literal = partition.replace("'", "''")
     where = f"spout = '{spout}' AND source_partition = '{literal}' AND source_offset = {offset}"
-    ledger, events = store.require(LEDGER), store.require(EVENTS)
     fold = newest_fold(store)
+    ledger, events = store.require(LEDGER, fold.ledger_version if fold else None), store.require(EVENTS)
     now = NOW.format(fold=fold.number if fold else 0)
     rows = query(
         f"SELECT * FROM ledger WHERE {where} AND {now} "

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import takewhile
 
+import polars as pl
+
 from acker.audit import acked_tuples
+from acker.held import held_back
 from acker.ledger import Fold, newest_fold, read_fold
 from acker.schemas import EVENTS, LEDGER, component_of, stream
 from acker.tables import query
@@ -62,7 +65,13 @@ def _positions(run: Run, fold: Fold, before: Trim, planned_before: datetime) -> 
     bolts = {bolt for found in edges.values() for bolt in found}
     spouts = {component_of(name) for name in edges} - bolts
     first: dict[str, int] = {}
-    for kept in (_untaken(run, fold, edges), _kept(run, fold, sorted(spouts)), _unpublished(run)):
+    found = (
+        _untaken(run, fold, edges),
+        _kept(run, fold, sorted(spouts)),
+        _unpublished(run),
+        _held(run, fold),
+    )
+    for kept in found:
         for name, batch in kept.items():
             first[name] = min(batch, first.get(name, batch))
     upto = dict(before.upto)
@@ -85,6 +94,21 @@ def _positions(run: Run, fold: Fold, before: Trim, planned_before: datetime) -> 
 def _is_whole(batch: Batch, upto: Mapping[str, int]) -> bool:
     """Whether all that a bolt has taken in by a batch is to go."""
     return all(number <= upto.get(component_of(name), 0) for name, number in batch.positions.items())
+
+
+def _held(run: Run, fold: Fold) -> dict[str, int]:
+    """Component -> the first of its batches with an untracked tuple that a rich bolt holds back.
+
+    Of those that are tracked their messages tell, which are in flight.
+    """
+    first: dict[str, int] = {}
+    for bolt in run.topology.bolts:
+        if bolt.make is not None:
+            held = held_back(run.store, bolt.name, run.journal.logged(bolt.name), fold)
+            untracked = held.filter(pl.col("_root_id").is_null())
+            for name, batch in untracked.group_by("stream").agg(pl.col("batch").min()).rows():
+                first[component_of(name)] = min(batch, first.get(component_of(name), batch))
+    return first
 
 
 def _unpublished(run: Run) -> dict[str, int]:
@@ -124,7 +148,7 @@ def _kept(run: Run, fold: Fold, spouts: Iterable[str]) -> dict[str, int]:
             WHERE ledger.state = 'acked' AND ledger.live_in IS NULL),
         both AS (SELECT spout, batch FROM new UNION ALL SELECT spout, batch FROM old)
         SELECT spout, min(batch) AS batch FROM both WHERE batch IS NOT NULL GROUP BY spout""",
-        ledger=run.store.require(LEDGER),
+        ledger=run.store.require(LEDGER, fold.ledger_version),
     )
     kept = {row["spout"]: row["batch"] for row in rows}
     for spout in spouts:

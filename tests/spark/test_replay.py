@@ -12,6 +12,7 @@ from acker.events import State
 from acker.retry import ExponentialBackoff
 from acker.tables import query
 from pipeline.acking import fold
+from pipeline.batch import finish, plan
 from pipeline.bolts import fail_when
 from pipeline.cycle import run_cycle, run_spout
 from pipeline.replay import plan_by_hand, plan_due
@@ -36,6 +37,22 @@ def unreliable(place):
         )
 
     return topology
+
+
+def test_a_replay_by_hand_does_not_pass_over_a_batch_that_another_run_has_planned(place):
+    place.add("numbers", id=[1])
+    run = place.run(unreliable(place))
+    run_cycle(run)
+    place.add("numbers", id=[5, 6])
+    spout = run.topology.spouts[0]
+    number = run.journal.newest_number(spout.name) + 1
+    planned = spout.source.next_range(run.spark, run.journal.history(spout.name), 10)
+    plan(replace(run, run_id="other"), spout, "next", planned, number)
+    _, batches = plan_by_hand(run, Selection(states=(State.ACKED,)), "why", "me")
+    for batch in batches:
+        finish(run, spout, batch)
+    run_cycle(run)
+    assert audit_report(run.topology, run.store).acked == 3
 
 
 def chosen(run, **conditions):

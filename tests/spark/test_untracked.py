@@ -1,5 +1,7 @@
 """Reliability off: tuples of no message, which are published once and fail nobody."""
 
+from datetime import timedelta
+
 from pyspark.sql import functions as F
 
 from pipeline.aggregates import Sum
@@ -9,6 +11,7 @@ from pipeline.cycle import run_cycle
 from pipeline.reports import audit_report, status_report
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
+from pipeline.trim import trim_streams
 
 
 def doubling(place, **settings):
@@ -54,6 +57,38 @@ def test_a_message_may_be_untracked(place, states):
     run_cycle(run)
     assert states(run) == [(2, 1, "acked"), (4, 1, "acked")]
     check_published(place, run, [2, 4, 8])
+
+
+class Pair(RichBolt):
+    """Emits every second tuple with the one before it."""
+
+    def prepare(self, context):
+        self.first = None
+
+    def execute(self, tup, collector):
+        if self.first is None:
+            self.first = tup
+            return
+        collector.emit(tup, {"left": self.first.id, "right": tup.id})
+        collector.ack(self.first)
+        collector.ack(tup)
+        self.first = None
+
+
+def test_what_is_held_back_is_not_trimmed_although_nobody_tracks_it(place):
+    topology = Topology("loose", reliable=False)
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
+    pairs = topology.rich_bolt(numbers, schema="left bigint, right bigint")(Pair)
+    topology.publish(pairs, to=place.path("pairs"))
+    run = place.run(topology)
+    run_cycle(run)
+    place.clock.advance(60)
+    assert trim_streams(run, timedelta(0)) == {}
+    place.add("numbers", id=[2])
+    run_cycle(run)
+    assert place.rows("pairs") == [(1, 2)]
+    place.clock.advance(60)
+    assert trim_streams(run, timedelta(0)) == {"numbers": 2, "pair": 2}
 
 
 def test_a_bolt_may_emit_what_belongs_to_no_message(place, states):
