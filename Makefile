@@ -1,11 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup check test run bench requirements clean
+.PHONY: help setup check test test-faults run bench requirements clean
 
 python := .venv/bin/python
 typed := acker pipeline bench dags
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 setup: ## Make .venv and fetch the jars; instant when nothing has changed
 	@scripts/setup.sh
@@ -17,6 +17,9 @@ check: setup ## Lint, format and types
 
 test: setup ## All tests, on a Spark server of their own; ARGS goes to pytest
 	$(python) -m pytest $(ARGS)
+
+test-faults: setup ## Every fault that make test tries a part of; ARGS goes to pytest
+	$(python) -m pytest tests/faults --all-faults $(ARGS)
 
 run: setup ## The demonstration under Airflow; ONCE=1 ends by itself, LINES=1000000 sets its size
 	$(python) -m pipeline.demo

@@ -11,6 +11,10 @@ from pipeline.session import owned_session
 from pipeline.settings import Settings
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-faults", action="store_true", help="also the cases marked thorough")
+
+
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of the shared server. The developer's own environment takes no part in them."""
