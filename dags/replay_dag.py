@@ -6,6 +6,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
+from acker.quoting import markdown_code
 from dags.wiring import SETTINGS, SHAPES, dag_of, due, events, replayed, spark_task
 from pipeline.shape import Shape
 
@@ -14,7 +15,7 @@ STATES = ["retrying", "acked", "dead_letter", "lost"]
 MATCHED = "{{ '{:,}'.format(ti.xcom_pull(task_ids='select', key='matched')) }}"
 CHOSEN = """\
 {% for name, value in params.items() if value %}
-- {{ name }}: {{ value | join(', ') if value is not string and value is iterable else value }}
+- {{ name }}: {{ (value | join(', ') if value is not string and value is iterable else value) | as_code }}
 {%- endfor %}
 
 Rejecting leaves every message as it is.
@@ -36,7 +37,8 @@ def build(shape: Shape) -> DAG:
     """The DAG of one topology."""
     doc = DOC.format(name=shape.name, limit=SETTINGS.approval_limit)
     # One run may wait for a person while others go on; they emit one after the other.
-    with dag_of(shape, "replay", [due(shape)], doc, params=form(shape), max_active_runs=16) as dag:
+    options = {"params": form(shape), "user_defined_filters": {"as_code": markdown_code}}
+    with dag_of(shape, "replay", [due(shape)], doc, **options, max_active_runs=16) as dag:
         select = _select_task(shape)
         approve = ApprovalOperator(
             task_id="approve",

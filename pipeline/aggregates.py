@@ -12,6 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from acker.errors import TopologyError
+from acker.quoting import sql_name
 
 _EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
 
@@ -60,7 +61,7 @@ class Sum:
 
     def of(self, sign: Column) -> Column:
         """See `Aggregate`."""
-        return F.coalesce(F.sum(sign * F.col(self.column)), F.lit(0))
+        return F.coalesce(F.sum(sign * F.col(sql_name(self.column))), F.lit(0))
 
     def merge(self, kept: str, added: str) -> str:
         """See `Aggregate`."""
@@ -96,7 +97,7 @@ class Min(_Extreme):
 
     def of(self, sign: Column) -> Column:
         """See `Aggregate`."""
-        return F.min(self.column)
+        return F.min(sql_name(self.column))
 
     def merge(self, kept: str, added: str) -> str:
         """See `Aggregate`."""
@@ -109,7 +110,7 @@ class Max(_Extreme):
 
     def of(self, sign: Column) -> Column:
         """See `Aggregate`."""
-        return F.max(self.column)
+        return F.max(sql_name(self.column))
 
     def merge(self, kept: str, added: str) -> str:
         """See `Aggregate`."""

@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from acker.errors import BoltError
 from acker.events import Kind
 from acker.ids import hash64
+from acker.quoting import sql_name
 from acker.steady import steady
 from pipeline.collector import LONGEST_REASON
 from pipeline.components import Component, TupleFunction
@@ -108,7 +109,7 @@ def _dataframe_rows(bolt: Component, batch: int, inputs: Mapping[str, DataFrame]
         *_roots(salt, several=anchor == _MERGED),
         F.when(error.isNotNull(), Kind.FAIL.value).alias("_kind"),
         F.substring(error, 1, LONGEST_REASON).alias(ERROR_COLUMN),
-        *columns,
+        *map(sql_name, columns),
     )
 
 
@@ -121,7 +122,7 @@ def _anchored(frame: DataFrame, salt: int) -> DataFrame:
     one = _sealed(F.col("_root_id"), secret)
     anchor = F.struct(one["_root_id"].alias("_root_id"), one["seal"].alias("seal"), others.alias("others"))
     return frame.select(
-        anchor.alias("anchor"), *[c for c in frame.columns if c not in ("_root_id", "_root_ids")]
+        anchor.alias("anchor"), *[sql_name(c) for c in frame.columns if c not in ("_root_id", "_root_ids")]
     )
 
 
@@ -159,7 +160,7 @@ def _unanchored_rows(bolt: Component, result: DataFrame, columns: list[str]) -> 
         F.lit(None).cast("bigint").alias("_root_id"),
         nothing.alias("_kind"),
         nothing.alias(ERROR_COLUMN),
-        *columns,
+        *map(sql_name, columns),
     )
 
 
@@ -192,7 +193,7 @@ def check_columns(who: str, columns: Iterable[str]) -> None:
         BoltError: naming the columns.
     """
     columns = list(columns)
-    reserved = [column for column in columns if column.startswith("_") or column == "anchor"]
+    reserved = [column for column in columns if column.startswith("_") or column.lower() == "anchor"]
     if reserved:
         raise BoltError(
             f"{who} emits {', '.join(reserved)}: "

@@ -9,6 +9,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from acker.ledger import newest_fold
+from acker.quoting import sql_name
 from acker.schemas import BATCHES, EVENTS, LEDGER, stream
 from pipeline.run import Run
 
@@ -52,5 +53,5 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
     components = dict.fromkeys([*run.topology.components, *run.journal.components()])  # also those gone
     streams = [stream(name) for name in components if run.store.open(stream(name)) is not None]
     for name in streams:
-        run.spark.sql(f"VACUUM delta.`{run.store.path(name)}` RETAIN {retention_hours} HOURS")
+        run.spark.sql(f"VACUUM delta.{sql_name(run.store.path(name))} RETAIN {retention_hours} HOURS")
     return [*_OWN, *streams]

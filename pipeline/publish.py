@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from acker.errors import StoreError
 from acker.ledger import newest_fold
+from acker.quoting import sql_name
 from acker.schemas import LEDGER, component_of, stream
 from acker.tables import append, last_number, open_table, query
 from acker.untracked import untracked
@@ -149,7 +150,8 @@ def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
     tuples = _tuples_of(run, publication, acked.emissions, settled.select(F.col("root_id").alias("_root_id")))
     if acked.untracked:
         others = run.tuples(publication.component, acked.untracked).where("_root_id IS NULL")
-        tuples = tuples.unionByName(others.select("_root_id", *run.columns(others, publication.component)))
+        columns = run.columns(others, publication.component)
+        tuples = tuples.unionByName(others.select("_root_id", *map(sql_name, columns)))
     app = app_id(run.store, publication)
     old = settled.where(F.col("replaces").isNotNull()).select(F.col("replaces").alias("_root_id"))
     if publication.by:
@@ -168,7 +170,7 @@ def _tuples_of(
     batches = caused_batches(run.journal, emissions).get(component_of(publication.component), [])
     tuples = run.tuples(publication.component, batches)
     columns = run.columns(tuples, publication.component)
-    return tuples.select("_root_id", *columns).join(roots, "_root_id", "left_semi")
+    return tuples.select("_root_id", *map(sql_name, columns)).join(roots, "_root_id", "left_semi")
 
 
 def _merge(run: Run, publication: Publication, source: DataFrame, app: str, fold: int, sql: str) -> None:
@@ -182,7 +184,7 @@ def _merge(run: Run, publication: Publication, source: DataFrame, app: str, fold
     for key, value in settings.items():
         run.spark.conf.set(key, value)
     try:
-        run.spark.sql(f"MERGE INTO delta.`{publication.to}` AS target USING changes ON {sql}")
+        run.spark.sql(f"MERGE INTO delta.{sql_name(publication.to)} AS target USING changes ON {sql}")
     except PySparkException:
         # Another client that merges the same fold at the same time has done the work.
         if last_number(open_table(publication.to), app) < fold:
@@ -202,8 +204,8 @@ def _replace_rows(
     source = tuples.withColumn("_delete", F.lit(None).cast("bigint")).unionByName(
         old.select(F.col("_root_id").alias("_delete")), allowMissingColumns=True
     )
-    names = ", ".join(f"`{column}`" for column in columns)
-    values = ", ".join(f"changes.`{column}`" for column in columns)
+    names = ", ".join(sql_name(column) for column in columns)
+    values = ", ".join(f"changes.{sql_name(column)}" for column in columns)
     sql = (
         "target._root_id = changes._delete WHEN MATCHED THEN DELETE "
         f"WHEN NOT MATCHED AND changes._delete IS NULL THEN INSERT ({names}) VALUES ({values})"
@@ -225,7 +227,7 @@ def _add_to_aggregates(
     if replaced is not None:
         signed = signed.unionByName(replaced.withColumn("_sign", F.lit(-1)), allowMissingColumns=True)
     sign = F.col("_sign")
-    changes = signed.groupBy(*publication.by).agg(
+    changes = signed.groupBy(*map(sql_name, publication.by)).agg(
         *[aggregate.of(sign).alias(column) for column, aggregate in publication.aggregates.items()],
         F.sum(sign).cast("bigint").alias(COUNT),
     )
@@ -234,10 +236,12 @@ def _add_to_aggregates(
             changes, publication.to, app, fold, {"userMetadata": commit_note(run.store, publication, fold)}
         )
         return
-    keys = " AND ".join(f"target.`{key}` <=> changes.`{key}`" for key in publication.by)
+    keys = " AND ".join(f"target.{key} <=> changes.{key}" for key in map(sql_name, publication.by))
     kept = [
-        f"`{column}` = {aggregate.merge(f'target.`{column}`', f'changes.`{column}`')}"
-        for column, aggregate in publication.aggregates.items()
+        f"{column} = {aggregate.merge(f'target.{column}', f'changes.{column}')}"
+        for column, aggregate in zip(
+            map(sql_name, publication.aggregates), publication.aggregates.values(), strict=True
+        )
     ]
     kept.append(f"{COUNT} = target.{COUNT} + changes.{COUNT}")
     sql = (

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from acker.audit import Audit
+from acker.quoting import printable
 from pipeline.shape import Shape
 
 if TYPE_CHECKING:
@@ -24,8 +25,13 @@ _COLOURS = {
 }
 
 
+def _text(value: str, style: str = "") -> Text:
+    """A text of whoever wrote it, which is neither markup nor a terminal's command."""
+    return Text(printable(value), style=style)
+
+
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=_text(title), title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
@@ -50,17 +56,17 @@ def audit(result: Audit) -> None:
     for name in (*counted, "recovered", "unpublished"):
         value = getattr(result, name)
         bad = value and name in ("lost", "unexpected", "duplicated")
-        table.add_row(name, Text(f"{value:,}", style="red" if bad else ""))
+        table.add_row(name, _text(f"{value:,}", "red" if bad else ""))
     console.print(table)
     for title, found in {"dead letters": result.dead_letters, **result.findings}.items():
         if not found:
             continue
         console.print(f"{title}:")
         for finding in found[:_LISTED]:
-            console.print(Text(f"  {finding.message}  {finding.why}"))
+            console.print(_text(f"  {finding.message}  {finding.why}"))
         if len(found) > _LISTED:
             console.print(f"  … and {len(found) - _LISTED:,} more; --json lists them")
-    console.print(Text(f"verdict: {result.verdict}", style="bold green" if result.passed else "bold red"))
+    console.print(_text(f"verdict: {result.verdict}", "bold green" if result.passed else "bold red"))
 
 
 def status(result: dict[str, Any]) -> None:
@@ -83,12 +89,12 @@ def status(result: dict[str, Any]) -> None:
     )
     console.print(f"acker: {folded}; attempts: {states}; due for replay: {result['due']:,}")
     for row in result["published"]:
-        console.print(Text(f"{row['component']} is published to {row['to']} up to fold {row['fold']}"))
+        console.print(_text(f"{row['component']} is published to {row['to']} up to fold {row['fold']}"))
     by_spout: dict[str, list[dict[str, Any]]] = {}
     for row in result["positions"]:
         by_spout.setdefault(row["spout"], []).append(row)
     for spout, rows in by_spout.items():
-        console.print(Text(f"{spout}: {_positions(rows)}"))
+        console.print(_text(f"{spout}: {_positions(rows)}"))
 
 
 def _positions(rows: list[dict[str, Any]]) -> str:
@@ -115,8 +121,9 @@ def trace(message: str, entries: list["Entry"]) -> None:
         column.no_wrap = True
     for entry in entries:
         at = f"{entry.at:%Y-%m-%d %H:%M:%S}" if entry.at else "?"
-        what = Text(entry.what, style=_COLOURS.get(entry.what, ""))
-        table.add_row(at, str(entry.attempt), what, entry.component, str(entry.batch), Text(entry.detail))
+        what = _text(entry.what, _COLOURS.get(entry.what, ""))
+        who, detail = _text(entry.component), _text(entry.detail)
+        table.add_row(at, str(entry.attempt), what, who, str(entry.batch), detail)
     _console().print(table)
 
 
@@ -126,5 +133,5 @@ def shape(value: Shape) -> None:
     for component in value.components:
         reads = ", ".join(component.inputs) or "its source"
         tables = ", ".join(value.tables[stream] for stream in value.published_by(component.name))
-        table.add_row(component.name, reads, tables, component.doc)
+        table.add_row(component.name, reads, _text(tables), Text(printable(component.doc, keep="\n")))
     _console().print(table)

@@ -13,6 +13,7 @@ from acker.events import Kind
 from acker.frames import Rows
 from acker.held import held_back
 from acker.ledger import newest_fold
+from acker.quoting import sql_name
 from acker.schemas import of_stream, stream
 from pipeline.bolts import check_columns
 from pipeline.collector import Context
@@ -118,7 +119,7 @@ def _columns(run: Run, rows: DataFrame, name: str, index: int) -> list[Column]:
     several, partition, offset = (
         F.col(column) if column in rows.columns else F.lit(None).cast(kind) for column, kind in given.items()
     )
-    values = F.struct(*(F.col(f"`{column}`") for column in run.columns(rows, name)))
+    values = F.struct(*(F.col(sql_name(column)) for column in run.columns(rows, name)))
     return [
         F.col("_root_id"),
         several.alias("_root_ids"),
@@ -135,7 +136,7 @@ def _columns(run: Run, rows: DataFrame, name: str, index: int) -> list[Column]:
 def _task(grouping: Grouping, tasks: int) -> Column:
     """The task that gets a tuple."""
     if grouping.kind == "fields":
-        share = F.xxhash64(*grouping.columns)
+        share = F.xxhash64(*map(sql_name, grouping.columns))
     elif grouping.kind == "shuffle":
         share = F.xxhash64("_metadata.file_name", "_metadata.row_index")
     else:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from acker.errors import BoltError
 from acker.events import Kind
+from acker.quoting import sql_name
 from acker.schemas import component_of, of_stream
 from acker.tables import open_table
 from pipeline.run import Run
@@ -43,7 +44,7 @@ def _refusals(run: Run, publication: Publication, rows: DataFrame) -> DataFrame:
                 "Cast it in the bolt, or publish to a new table."
             )
     rules = {
-        f"{field.name} is null": F.col(field.name).isNull()
+        f"{field.name} is null": F.col(sql_name(field.name)).isNull()
         for field in target.schema.fields
         if not field.nullable and field.name in published
     }

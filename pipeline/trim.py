@@ -12,6 +12,7 @@ import polars as pl
 from acker.audit import acked_tuples
 from acker.held import held_back
 from acker.ledger import Fold, newest_fold, read_fold
+from acker.quoting import sql_name
 from acker.schemas import EVENTS, LEDGER, component_of, stream
 from acker.tables import query
 from acker.trims import Trim, append_trim, newest_trim
@@ -45,7 +46,7 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
         gone = f"_batch <= {newest}"
         table = run.store.open(stream(name))
         if table is not None and table.file_uris(file_pruning_predicate=gone):
-            run.spark.sql(f"DELETE FROM delta.`{run.store.path(stream(name))}` WHERE {gone}")
+            run.spark.sql(f"DELETE FROM delta.{sql_name(run.store.path(stream(name)))} WHERE {gone}")
     return {name: newest - before.upto.get(name, 0) for name, newest in trim.upto.items()}
 
 

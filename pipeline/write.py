@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from acker.errors import BoltError
 from acker.events import Kind
 from acker.ids import root_id
+from acker.quoting import sql_name
 from acker.schemas import HELD, STREAM_PROPERTIES, stream
 from acker.steady import steady
 from pipeline.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
@@ -47,7 +48,7 @@ def write(run: Run, component: Component, batch: Batch) -> None:
 def _append_rows(run: Run, component: Component, batch: Batch, rows: DataFrame) -> None:
     # Spark Connect gives the strings that Python functions return the type `string collate UTF8_BINARY`,
     # which is the default but which `deltalake` cannot read; a cast spells it as everybody else does.
-    columns = [F.col(f"`{name}`").cast(found).alias(name) for name, found in rows.dtypes]
+    columns = [F.col(sql_name(name)).cast(found).alias(name) for name, found in rows.dtypes]
     stamped = rows.select(steady(batch.number, "_root_id", "bigint").alias("_batch"), *columns)
     run.store.append(stamped, stream(component.name), component.name, batch.number, _WRITE_OPTIONS)
 
@@ -75,7 +76,7 @@ def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
         "_source_offset",
         "_attempt",
         "_replaces",
-        *columns,
+        *map(sql_name, columns),
     )
     return refusals(run, spout.name, rows)
 
@@ -123,7 +124,7 @@ def _tuples_of(run: Run, upstream: str, batches: list[int]) -> DataFrame:
     else:
         tuples = _no_tuples(run, upstream).where("false")
     roots = [name for name in ("_root_id", "_root_ids") if name in tuples.columns]
-    return tuples.select(*roots, *run.columns(tuples, upstream))
+    return tuples.select(*roots, *map(sql_name, run.columns(tuples, upstream)))
 
 
 def _no_tuples(run: Run, stream: str) -> DataFrame:

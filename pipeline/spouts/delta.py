@@ -8,9 +8,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.errors import SourceError
+from acker.quoting import sql_name
 from acker.tables import open_table
 from pipeline.paths import absolute
-from pipeline.spouts.spout import History, Range
+from pipeline.spouts.spout import History, Range, refuse_reserved
 
 PARTITION = "0"  # a Delta table has one
 _ROW_ID = "_metadata.row_id"
@@ -87,11 +88,7 @@ class DeltaSpout:
         path = absolute(self.path)
         reader = spark.read.format("delta")
         frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
-        reserved = [column for column in frame.columns if column.startswith("_")]
-        if reserved:
-            raise SourceError(
-                f"{path} has columns {', '.join(reserved)}; names that begin with an underscore are reserved."
-            )
+        refuse_reserved(path, frame.columns)
         return frame.select(
             F.lit(PARTITION).alias("_source_partition"), self._offset(frame).alias("_source_offset"), "*"
         )
@@ -103,7 +100,7 @@ class DeltaSpout:
             if types.get(self.key) not in _INTEGERS:
                 found = f"is of type {types[self.key]}" if self.key in types else "is not there"
                 raise SourceError(f"The key {self.key} of {path} must be an integer column; it {found}.")
-            return F.col(self.key).cast("bigint")
+            return F.col(sql_name(self.key)).cast("bigint")
         table = open_table(path)
         enabled = table is not None and table.metadata().configuration.get("delta.enableRowTracking")
         if enabled != "true":

@@ -207,7 +207,7 @@ def test_a_large_replay_waits_for_a_person_and_is_not_done_if_rejected(airflow):
 
 def test_a_large_replay_is_done_once_it_is_approved(airflow):
     run = airflow.trigger("replay", states=["acked"], why="a mended bug")
-    assert "- states: acked\n- why: a mended bug" in airflow.asked("replay", run, "approve")
+    assert "- states: `acked`\n- why: `a mended bug`" in airflow.asked("replay", run, "approve")
     airflow.answer("replay", run, "approve", "Approve")
     assert airflow.finish("replay", run) == "success"
     wait_for(lambda: newest_attempts(airflow) == [2, 2, 2, 3])
