@@ -1,7 +1,8 @@
 """The one Spark driver of a deployment: a Spark Connect server that outlives its clients.
 
 A server belongs to a home folder and is found again through `<home>/server/server.json`. It is only ever
-ended by the process id and start time noted there, never by a name. It listens on 127.0.0.1 alone.
+ended by the process id and start time noted there, never by a name. It listens on 127.0.0.1 alone, if the
+settings do not say otherwise.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from acker.errors import ServerError
-from pipeline.settings import PROJECT_ROOT, Settings
+from pipeline.settings import LOOPBACK, PROJECT_ROOT, Settings
 
 _START_SECONDS = 180  # a laptop under load takes a minute; beyond this it will not come
 _STOP_SECONDS = 20  # Spark's own shutdown hooks take 1 to 3
@@ -34,14 +35,15 @@ _PROBE_SECONDS = 2
 # the port in the seconds between the choice and Spark's binding it.
 _PORTS = range(20_000, 30_000)
 
+_TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # of which Spark's server and its client both know
+
 # What a line of the log says when it says why a start failed.
 _TELLING = re.compile(r"Exception|Error|ERROR|Could not|[Ii]nvalid|[Ff]ailed")
 
 _CONFS = {
     "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Tables are named by path. A metastore would leave Derby's files and its lock behind.
@@ -99,17 +101,18 @@ class Server:
     port: int
     started: str  # the process's start time, as the system tells it: a guard against reused process ids
     owner: int | None = None  # the process that it ends with, if any
+    wants_token: bool = False
 
     @property
     def url(self) -> str:
-        """What a client connects to."""
-        return f"sc://127.0.0.1:{self.port}"
+        """What a client connects to. Spark's client shows a token without TLS to `localhost` alone."""
+        return f"sc://{'localhost' if self.wants_token else LOOPBACK}:{self.port}"
 
 
 def find(settings: Settings) -> Server | None:
     """The server of this home if it runs and answers."""
     server = _read(settings)
-    return server if server and _is_alive(server) and is_listening("127.0.0.1", server.port) else None
+    return server if server and _is_alive(server) and is_listening(LOOPBACK, server.port) else None
 
 
 def start(settings: Settings, owned: bool = False, port: int | None = None) -> Server:
@@ -132,6 +135,7 @@ def start(settings: Settings, owned: bool = False, port: int | None = None) -> S
     with _locked(settings):
         server = find(settings)
         if server:
+            _check_token(settings, server)
             return server
         _end(settings)  # a server whose start was cut short, or that no longer answers
         _check_java()
@@ -149,8 +153,21 @@ def is_listening(host: str, port: int) -> bool:
     try:
         with socket.create_connection((host, port), timeout=_PROBE_SECONDS):
             return True
-    except OSError:
+    except (OSError, UnicodeError):  # the second of a name that can be no host's
         return False
+
+
+def _check_token(settings: Settings, server: Server) -> None:
+    if server.wants_token and settings.token is None:
+        raise ServerError(
+            f"The Spark server of {settings.home} wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN to the "
+            "one with which it was started."
+        )
+    if settings.token is not None and not server.wants_token:
+        raise ServerError(
+            f"The Spark server of {settings.home} was started without SPARK_CONNECT_AUTHENTICATE_TOKEN, so "
+            "everybody may use it: stop it with `python -m pipeline server stop`, and start it again."
+        )
 
 
 def _folder(settings: Settings) -> Path:
@@ -252,14 +269,16 @@ def _launch(settings: Settings, port: int, owned: bool) -> Server:
         child = subprocess.Popen(
             command,
             cwd=PROJECT_ROOT,
-            env=_environment(),
+            env=_environment(settings),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,  # so that Ctrl-C in the client does not reach it
         )
     _children[child.pid] = child
-    server = Server(child.pid, port, _start_time(child.pid) or "", os.getpid() if owned else None)
+    server = Server(
+        child.pid, port, _start_time(child.pid) or "", os.getpid() if owned else None, bool(settings.token)
+    )
     _write(settings, server)  # before it is up, so that a client killed meanwhile leaves no stray server
     try:
         _await(settings, server)
@@ -271,7 +290,7 @@ def _launch(settings: Settings, port: int, owned: bool) -> Server:
 
 def _await(settings: Settings, server: Server) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    while not is_listening("127.0.0.1", server.port):
+    while not is_listening(LOOPBACK, server.port):
         if not _is_alive(server):
             raise ServerError(f"The Spark server did not start: {_last_words(_log(settings))}")
         if time.monotonic() > deadline:
@@ -295,6 +314,7 @@ def _command(settings: Settings, port: int) -> list[str]:
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
     confs = _CONFS | {
+        "spark.connect.grpc.binding.address": settings.server_address,
         "spark.connect.grpc.binding.port": str(port),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -310,15 +330,17 @@ def _command(settings: Settings, port: int) -> list[str]:
     return [*command, "spark-internal"]
 
 
-def _environment() -> dict[str, str]:
+def _environment(settings: Settings) -> dict[str, str]:
     # What makes pyspark a client would make spark-submit look for another server.
     client_only = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
-    environ = {name: value for name, value in os.environ.items() if name not in client_only}
+    environ = {name: value for name, value in os.environ.items() if name not in (*client_only, _TOKEN)}
+    if settings.token:
+        environ[_TOKEN] = settings.token  # not among the arguments, which every user of a machine may read
     paths = [str(PROJECT_ROOT), environ.get("PYTHONPATH", "")]
     return environ | {
         "SPARK_HOME": _spark_home(),
         # Otherwise Spark looks its own host name up, which fails on many a laptop.
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": LOOPBACK,
         # Spark's Python workers run in this environment, or they take the system's, and import from the
         # project and from wherever this process does.
         "PYSPARK_PYTHON": sys.executable,
@@ -359,6 +381,6 @@ def free_port() -> int:
     """
     for port in random.sample(_PORTS, 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+            probe.bind((LOOPBACK, port))
             return port
     raise ServerError(f"No port from {_PORTS.start} to {_PORTS.stop - 1} is free for the Spark server.")

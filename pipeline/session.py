@@ -9,15 +9,16 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from types import FrameType
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from acker.errors import ServerError
 from pipeline import server
-from pipeline.settings import Settings
+from pipeline.settings import LOOPBACK, Settings, without_secrets
 
 _DEFAULT_PORT = 15002  # Spark Connect's own
 _LOOK_SECONDS = 1.0
@@ -36,7 +37,7 @@ def connect(settings: Settings) -> SparkSession:
     Raises:
         ServerError: The server does not answer or does not start.
     """
-    return tell_soon(SparkSession.builder.remote(_url(settings)).create())
+    return tell_soon(_session(settings, _url(settings)))
 
 
 @contextlib.contextmanager
@@ -53,7 +54,7 @@ def owned_session(settings: Settings) -> Iterator[SparkSession]:
         if settings.remote is None and server.find(settings) is None:
             stack.enter_context(_owned_server(settings))
         url = _url(settings)
-        session = tell_soon(SparkSession.builder.remote(url).create())
+        session = tell_soon(_session(settings, url))
         try:
             yield session
         finally:
@@ -128,13 +129,41 @@ def tell_soon(session: SparkSession) -> SparkSession:
     return session
 
 
+def _session(settings: Settings, url: str) -> SparkSession:
+    """A session on a server that listens.
+
+    Raises:
+        ServerError: The server wants another token.
+    """
+    if not settings.token:
+        # Set and empty, it would be a token for Spark's client, which then speaks TLS.
+        os.environ.pop("SPARK_CONNECT_AUTHENTICATE_TOKEN", None)
+    elif ";token=" not in url:
+        url = f"{url if ';' in url else url.rstrip('/') + '/'};token={quote(settings.token, safe='')}"
+    if ";token=" in url and "use_ssl=" not in url:
+        # The one name to which Spark's client shows a token without TLS.
+        url = url.replace(f"sc://{LOOPBACK}", "sc://localhost")
+    session = SparkSession.builder.remote(url).create()
+    try:
+        _ = session.version  # the first that the server is asked
+    except PySparkException as error:
+        session.client.close()
+        if "UNAUTHENTICATED" not in str(error):
+            raise
+        raise ServerError(
+            f"The Spark server at {without_secrets(url)} wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN "
+            "to the one with which it was started."
+        ) from error
+    return session
+
+
 def _url(settings: Settings) -> str:
     if settings.remote is None:
         return server.start(settings).url
     # Fail at once where nothing listens: the client itself would try for a while, and then say little.
     if not server.is_listening(*_address(settings.remote)):
         raise ServerError(
-            f"No Spark Connect server answers at {settings.remote}. "
+            f"No Spark Connect server answers at {without_secrets(settings.remote)}. "
             "Start it, or unset SPARK_REMOTE to use the project's own."
         )
     return settings.remote

@@ -3,17 +3,21 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from acker.errors import SettingsError
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
+LOOPBACK = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"
 
 _STORE_SCHEMES = ("file", "s3a", "abfss", "gs")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 _IMPORT_STRING = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*$")
-_MEMORY = re.compile(r"^[1-9]\d*[kmgt]$", re.IGNORECASE)
+_MEMORY = re.compile(r"^[1-9][0-9]*[kmgtKMGT]$")
+_REMOTE = re.compile(r"sc://[^/:;@\s]+(?::([0-9]{1,5}))?(?:/(?:;[^;=\s]+=[^;=\s]+)*)?")
+_LARGEST_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,10 @@ class Settings:
             `package.module:attribute`, with commas between them. Default: the word count example.
         remote: `SPARK_REMOTE`, the `sc://host:port` of a Spark Connect server that somebody else runs.
             Default: none, and the project starts a server of its own.
+        token: `SPARK_CONNECT_AUTHENTICATE_TOKEN`, Spark's own variable: what a client has to show the
+            project's own server. Default: none, and every process of this machine may use it.
+        server_address: `PIPELINE_SERVER_ADDRESS`, where the project's own server listens: 127.0.0.1, or
+            0.0.0.0 for all networks, which needs a token. Default: 127.0.0.1.
         driver_memory: `PIPELINE_DRIVER_MEMORY`, the heap of the project's own server. Default: `4g`.
         run_schedule: `PIPELINE_RUN_SCHEDULE`, when Airflow runs the topologies, as a cron expression in UTC.
             Default: every minute.
@@ -55,7 +63,9 @@ class Settings:
     home: Path
     store: str
     topologies: tuple[str, ...]
-    remote: str | None
+    remote: str | None = field(repr=False)  # it may hold a token
+    token: str | None = field(repr=False)
+    server_address: str
     driver_memory: str
     run_schedule: str
     acker_schedule: str
@@ -83,12 +93,15 @@ class Settings:
         def number(name: str, default: int) -> int:
             return _number(name, value(name, str(default)))
 
+        token = value("SPARK_CONNECT_AUTHENTICATE_TOKEN", "") or None
         home = _folder("PIPELINE_HOME", value("PIPELINE_HOME", "data"))
         return cls(
             home=home,
             store=_store(value("PIPELINE_STORE", str(home / "store"))),
             topologies=_topologies(value("PIPELINE_TOPOLOGIES", "pipeline.examples.wordcount:topology")),
             remote=_remote(value("SPARK_REMOTE", "")),
+            token=token,
+            server_address=_address(value("PIPELINE_SERVER_ADDRESS", LOOPBACK), token),
             driver_memory=_memory(value("PIPELINE_DRIVER_MEMORY", "4g")),
             run_schedule=value("PIPELINE_RUN_SCHEDULE", "* * * * *"),
             acker_schedule=value("PIPELINE_ACKER_SCHEDULE", "* * * * *"),
@@ -104,14 +117,22 @@ class Settings:
         )
 
 
-def _absolute(path: str) -> Path:
-    # Not resolved: a link may be how an operator names the place, and moves it later.
-    return Path(os.path.abspath(Path(path).expanduser()))
+def without_secrets(url: str) -> str:
+    """A URL as it may be printed: without its parameters, of which one may be a token, and without a user."""
+    return re.sub(r"//[^/]*@", "//…@", url.partition(";")[0])
 
 
 def _folder(name: str, text: str) -> Path:
-    path = _absolute(text)
-    if path.exists() and not path.is_dir():
+    try:
+        # Not resolved: a link may be how an operator names the place, and moves it later.
+        path = Path(os.path.abspath(Path(text).expanduser()))
+        is_file = path.exists() and not path.is_dir()
+    except (OSError, RuntimeError) as error:
+        raise SettingsError(
+            f"{name} is {text!r:.200}, which is no place that can be used: "
+            f"{getattr(error, 'strerror', None) or str(error).rstrip('.')}. Set it to a folder of yours."
+        ) from error
+    if is_file:
         raise SettingsError(f"{name} is {text!r}, which is a file. Set it to a folder.")
     return path
 
@@ -146,10 +167,26 @@ def _topologies(text: str) -> tuple[str, ...]:
 def _remote(text: str) -> str | None:
     if not text:
         return None
-    if not re.match(r"^sc://[^/:;]+(:\d+)?(/|$)", text):
+    match = _REMOTE.fullmatch(text)
+    if match is None or int(match[1] or 0) > _LARGEST_PORT:
         raise SettingsError(
-            f"SPARK_REMOTE is {text!r}, which is no Spark Connect server. "
+            f"SPARK_REMOTE is {without_secrets(text)!r:.200}, which is no Spark Connect server. "
             "Set it to sc://host:port, or unset it to use the project's own server."
+        )
+    return text
+
+
+def _address(text: str, token: str | None) -> str:
+    if text not in (LOOPBACK, EVERYWHERE):
+        raise SettingsError(
+            f"PIPELINE_SERVER_ADDRESS is {text!r}. Set it to {LOOPBACK}, for this machine alone, or to "
+            f"{EVERYWHERE}, for all networks."
+        )
+    if text != LOOPBACK and token is None:
+        raise SettingsError(
+            f"A Spark server that listens on {text} runs the code of whoever reaches it. Set "
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN to a long random text, for the server and for its clients, or "
+            "unset PIPELINE_SERVER_ADDRESS."
         )
     return text
 
@@ -163,6 +200,6 @@ def _memory(text: str) -> str:
 
 
 def _number(name: str, text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text):
+    if not re.fullmatch("[0-9]{1,9}", text):
         raise SettingsError(f"{name} is {text!r}; set it to a whole number, 0 or more.")
     return int(text)

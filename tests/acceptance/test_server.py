@@ -102,6 +102,23 @@ def test_an_owner_that_is_told_to_end_stops_its_server_first(own_home):
     assert is_gone(running.pid, within_seconds=0.5)
 
 
+def test_a_server_with_a_token_is_used_by_those_who_have_it(own_home):
+    own_home["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "kept to oneself"
+    settings = Settings.from_env(own_home)
+    running = server.start(settings)
+    told = subprocess.run(["ps", "-A", "-ww", "-o", "args="], capture_output=True, text=True).stdout
+    assert f"spark.connect.grpc.binding.port={running.port}" in told and "kept to oneself" not in told
+    session = connect(settings)
+    assert session.range(3).count() == 3
+    session.stop()
+    remote = {"SPARK_REMOTE": f"sc://127.0.0.1:{running.port}"}
+    for token in ({}, {"SPARK_CONNECT_AUTHENTICATE_TOKEN": "guessed"}):
+        with pytest.raises(ServerError, match="wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN"):
+            connect(Settings.from_env(remote | token))
+    with pytest.raises(ServerError, match="wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN"):
+        server.start(Settings.from_env(own_home | {"SPARK_CONNECT_AUTHENTICATE_TOKEN": ""}))
+
+
 def test_a_plain_python_udf_over_a_delta_scan_answers(environment, store_uri):
     command = [sys.executable, "-c", UDF_OVER_DELTA, f"{store_uri}/numbers"]
     done = subprocess.run(
