@@ -7,6 +7,8 @@ from datetime import datetime
 import polars as pl
 import pyarrow as pa
 
+from acker.errors import StoreError
+from acker.events import Kind
 from acker.fold import FoldInput, ledger_rows
 from acker.frames import Rows, by_each_root, collect, columns_of, scan
 from acker.ledger import APP, Fold, read_fold, unfolded
@@ -58,6 +60,7 @@ def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
         StoreError: events or live rows could not be read, or the fold not be committed.
     """
     events = collect(_new_events(store, request))
+    _refuse_damaged(store, request, events)
     fold = FoldInput(
         live=live_rows(store, request.previous),
         events=events.lazy(),
@@ -100,6 +103,30 @@ def _new_events(store: Store, request: FoldRequest) -> pl.LazyFrame:
     table = store.require(EVENTS, request.events_version)
     files = table.file_uris(file_pruning_predicate=new)
     return scan(files, columns_of(EVENTS)).filter(pl.sql_expr(new))
+
+
+def _refuse_damaged(store: Store, request: FoldRequest, events: pl.DataFrame) -> None:
+    """Stop at events that no component logs: one of them could settle what it knows nothing of.
+
+    Raises:
+        StoreError: with one of them.
+    """
+    kind = pl.col("kind")
+    columns = ["ack_val", "emitted", "consumed", "component", "batch"]
+    whole = pl.all_horizontal(pl.col("root_id", *columns).is_not_null()) & kind.is_in(list(Kind))
+    counted = (pl.col("emitted") >= 0) & (pl.col("consumed") >= 0)
+    message = pl.all_horizontal(pl.col("spout", "source_partition", "source_offset").is_not_null())
+    # An attempt that no plan and no live row knows would have no delay.
+    described = message & pl.col("attempt").is_between(1, len(request.delays)).fill_null(False)
+    start = kind.is_in([Kind.INIT, Kind.LOST])
+    joined = (kind != Kind.JOIN) | pl.col("joined").is_not_null()
+    damaged = events.filter(~(whole & counted & (~start | described) & joined).fill_null(False))
+    if damaged.height:
+        row = {name: value for name, value in damaged.row(0, named=True).items() if value is not None}
+        raise StoreError(
+            f"{store.path(EVENTS)} has {damaged.height:,} rows that no component logs, such as {row}. "
+            "They were written by hand; delete them and fold again."
+        )
 
 
 def _waiting(store: Store, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame:

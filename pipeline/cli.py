@@ -6,6 +6,7 @@ interrupted.
 
 import getpass
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,7 @@ from pyspark.errors import PySparkException
 from acker.errors import AckerError, SettingsError
 from acker.events import State
 from acker.ledger import fold_counts
+from acker.quoting import printable
 from acker.tables import Store
 from pipeline import render
 from pipeline.registry import load_topology
@@ -30,6 +32,8 @@ from pipeline.topology import Topology
 FAILED = 1
 ERROR = 2
 INTERRUPTED = 130
+
+_LINES = "\n\t"  # in what Spark says
 
 
 class Context:
@@ -72,6 +76,14 @@ def _plain(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
+def _user() -> str:
+    """Who calls; by number where the system has no name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 class Commands(click.Group):
     """Turns every error into one message and an exit code."""
 
@@ -96,7 +108,7 @@ def _fail(message: str, code: int = ERROR) -> None:
     if "--json" in sys.argv:
         click.echo(json.dumps({"error": message}))
     else:
-        click.echo(f"Error: {message}", err=True)
+        click.echo(f"Error: {printable(message, keep=_LINES)}", err=True)
     sys.exit(code)
 
 
@@ -231,7 +243,7 @@ def replay(
                 matched = select(context.topology, context.store, selection)
                 refuse_irreversible(context.topology, matched)
             else:
-                who = requested_by or getpass.getuser()
+                who = requested_by or _user()
                 matched, planned = replays.plan_by_hand(running, selection, why, who)
             result = {
                 "matched": matched.count,

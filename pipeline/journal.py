@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
@@ -105,18 +105,37 @@ class Journal:
         if table is None:
             return []
         found = query(f"SELECT * FROM batches WHERE {where} ORDER BY component, batch", batches=table)
-        return [
-            Batch(
+        return [self._batch(row) for row in found]
+
+    def _batch(self, row: dict[str, Any]) -> Batch:
+        """A row as a batch.
+
+        Raises:
+            StoreError: no run wrote it.
+        """
+        try:
+            planned = json.loads(row["input"])
+            batch = Batch(
                 component=row["component"],
                 number=row["batch"],
                 kind=row["kind"],
-                input=json.loads(row["input"]),
+                input=planned,
                 edges=tuple(row["edges"]),
                 planned_at=row["planned_at"],
                 run_id=row["run_id"],
             )
-            for row in found
-        ]
+            sound = _is_sound(batch)
+        except (KeyError, TypeError, ValueError, pa.ArrowException):
+            sound = False
+        if not sound:
+            raise self._damaged(f"batch {row['batch']} of {row['component']}")
+        return batch
+
+    def _damaged(self, what: str) -> StoreError:
+        return StoreError(
+            f"{self.store.path(BATCHES)} has a row that no run wrote, {what}. It was edited by hand; "
+            "restore it to a version without the row."
+        )
 
     def numbers_for(self, upstream: str, consumer: str, after: int, upto: int) -> list[int]:
         """Batches of the stream `upstream` in (after, upto] that have `consumer` among their edges."""
@@ -130,6 +149,7 @@ class Journal:
         return {
             upstream: self.numbers_for(upstream, batch.component, each["after"], each["upto"])
             for upstream, each in batch.input.items()
+            if upstream in batch.positions
         }
 
     def edges(self) -> dict[str, dict[str, int]]:
@@ -144,6 +164,8 @@ class Journal:
         )
         newest: dict[str, dict[str, int]] = {}
         for row in found:
+            if None in (row["component"], row["edges"], row["newest"]) or None in row["edges"]:
+                raise self._damaged(f"of {row['component']} with the edges {row['edges']}")
             newest.setdefault(row["component"], {})
             for each in row["edges"]:
                 name, bolt = ends(row["component"], each)
@@ -162,7 +184,21 @@ class Journal:
         if table is None:
             return []
         found = query("SELECT DISTINCT component FROM batches ORDER BY component", batches=table)
+        if any(row["component"] is None for row in found):
+            raise self._damaged("without a component")
         return [row["component"] for row in found]
+
+
+def _is_sound(batch: Batch) -> bool:
+    """Whether a batch is one that a run can have planned; may raise what reading another raises."""
+    if batch.kind not in get_args(BatchKind) or not isinstance(batch.input, dict) or None in batch.edges:
+        return False
+    if batch.kind == "replay":
+        return bool(messages_table(batch.input).num_rows)
+    ranges = [each for each in batch.input.values() if isinstance(each, dict) and "upto" in each]
+    numbers = [each[name] for each in ranges for name in ("after", "upto")]
+    is_whole = batch.planned_at is not None and batch.run_id is not None
+    return is_whole and all(type(each) is int for each in numbers)
 
 
 def messages_table(planned: Range) -> pa.Table:

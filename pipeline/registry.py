@@ -42,7 +42,7 @@ def _import(text: str) -> Topology:
         module = importlib.import_module(module_name)
     except AckerError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module may be a program that ends
         raise TopologyError(
             f"{text} does not import: {type(error).__name__}: {error}. "
             f'`python -c "import {module_name}"` shows where.'

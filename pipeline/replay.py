@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from acker.ledger import Fold, newest_fold
+from acker.quoting import check_text
 from acker.schemas import LEDGER, REPLAY_REQUESTS, SCHEMAS
 from acker.tables import append_rows, query
 from pipeline.batch import finish, plan, unfinished
@@ -92,7 +93,10 @@ def plan_by_hand(
 
     Raises:
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
+        SettingsError: a text is not one that the record can hold.
     """
+    check_text("The why", why)
+    check_text("The name", requested_by)
     numbers = _free_numbers(run)
     fold = newest_fold(run.store)
     matched = select(run.topology, run.store, selection)

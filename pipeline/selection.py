@@ -1,17 +1,26 @@
 """Which messages a replay by hand chooses, and why it may not."""
 
+import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from acker.audit import message_name
 from acker.errors import SettingsError, TopologyError
 from acker.events import State
 from acker.ledger import NOW, Fold, newest_fold
+from acker.quoting import check_text, sql_text
 from acker.schemas import LEDGER
 from acker.tables import Store, query
 from acker.trims import newest_trim
 from pipeline.topology import Topology
+
+MOST_POSITIONS = 10_000  # DataFusion ends the process on a list that is ten times as long
+
+_OFFSET = re.compile("-?[0-9]{1,19}")
+_OFFSETS = range(-(2**63), 2**63)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 SELECTABLE = (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)
 
@@ -56,6 +65,22 @@ class Selection:
             )
         if self.limit is not None and self.limit < 1:
             raise SettingsError(f"limit must be 1 or more, not {self.limit}.")
+        if len(self.positions) > MOST_POSITIONS:
+            raise SettingsError(
+                f"{len(self.positions):,} messages are named, and {MOST_POSITIONS:,} may be; name them in "
+                "several replays, or choose them by time or reason."
+            )
+        check_text("The reason", self.reason or "")
+        for partition, _ in self.positions:
+            check_text("The partition", partition)
+
+
+def parse_position(text: str) -> tuple[str, int] | None:
+    """(source_partition, source_offset) from PARTITION:OFFSET; None where the text is not of that form."""
+    partition, _, offset = text.rpartition(":")
+    if not partition or not _OFFSET.fullmatch(offset) or int(offset) not in _OFFSETS:
+        return None
+    return partition, int(offset)
 
 
 @dataclass(frozen=True)
@@ -84,7 +109,13 @@ def select(topology: Topology, store: Store, selection: Selection) -> Matched:
         raise SettingsError(f"Topology {topology.name} has no spout called {selection.spout}.")
     chosen = " OR ".join(f"state = '{state}'" for state in selection.states)
     rows = _newest(store, fold, f"(state = 'pending' OR {chosen}) {_conditions(selection)}")
-    there = [row for row in rows if row["spout"] in topology.components]  # one that is gone emits nothing
+    wanted = set(selection.positions)
+    there = [
+        row
+        for row in rows
+        if row["spout"] in topology.components  # one that is gone emits nothing
+        and (not wanted or (row["source_partition"], row["source_offset"]) in wanted)
+    ]
     found = [row for row in there if row["state"] != State.PENDING]
     chosen_rows = found[: selection.limit]
     partners = _partners(topology, store, fold, chosen_rows)
@@ -166,24 +197,24 @@ def _name(row: dict[str, Any]) -> tuple[str, str, int]:
 def _conditions(selection: Selection) -> str:
     terms = []
     if selection.spout is not None:
-        terms.append(f"spout = {_text(selection.spout)}")
+        terms.append(f"spout = {sql_text(selection.spout)}")
     if selection.positions:
-        any_of = [
-            f"(source_partition = {_text(p)} AND source_offset = {int(o)})" for p, o in selection.positions
-        ]
-        terms.append(f"({' OR '.join(any_of)})")
+        # More than the pairs, of which DataFusion takes minutes for thousands; `select` looks these through.
+        partitions, offsets = (set(each) for each in zip(*selection.positions, strict=True))
+        terms.append(f"source_partition IN ({', '.join(sorted(map(sql_text, partitions)))})")
+        terms.append(f"source_offset IN ({', '.join(str(int(offset)) for offset in sorted(offsets))})")
     if selection.since is not None:
-        terms.append(f"emitted_at >= to_timestamp('{selection.since.isoformat()}')")
+        terms.append(f"emitted_at >= {_time(selection.since)}")
     if selection.until is not None:
-        terms.append(f"emitted_at <= to_timestamp('{selection.until.isoformat()}')")
+        terms.append(f"emitted_at <= {_time(selection.until)}")
     if selection.reason is not None:
-        terms.append(f"strpos(lower(reason), {_text(selection.reason.lower())}) > 0")
+        terms.append(f"strpos(lower(reason), {sql_text(selection.reason.lower())}) > 0")
     return "".join(f" AND {term}" for term in terms)
 
 
-def _text(value: str) -> str:
-    """A SQL string literal: people's text must not become SQL."""
-    return "'" + value.replace("'", "''") + "'"
+def _time(value: datetime) -> str:
+    """A time in SQL. A text would be taken for nanoseconds, which do not reach far."""
+    return f"to_timestamp_micros({(value - _EPOCH) // _MICROSECOND})"
 
 
 def refuse_irreversible(topology: Topology, matched: Matched) -> None:

@@ -24,13 +24,16 @@ from pipeline.publish import publish_table
 from pipeline.registry import load_topology
 from pipeline.reports import acker_status
 from pipeline.run import Run, Step, utc_now
-from pipeline.selection import Selection, refuse_irreversible, select
+from pipeline.selection import SELECTABLE, Selection, parse_position, refuse_irreversible, select
 from pipeline.session import connect, tell_soon
 from pipeline.settings import Settings
 from pipeline.trim import trim_events, trim_streams
 
 Counts = dict[str, int]
 Form = Mapping[str, Any]  # what a person filled into the replay's form
+
+_KINDS = {str: "a text", int: "a whole number", list: "a list of texts"}
+_STATES = {state.value for state in State}
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +145,7 @@ def match(topology: str, form: Form) -> Counts:
 def replay_by_hand(run: Run, form: Form, requested_by: str, request_id: str) -> Counts:
     """Emit the messages that a form selects; the same request again emits nothing more."""
     selection = selection_of(form)
-    _, batches = replay.plan_by_hand(run, selection, form["why"] or "", requested_by, request_id)
+    _, batches = replay.plan_by_hand(run, selection, _field(form, "why", str) or "", requested_by, request_id)
     for batch in batches:
         finish(run, run.topology.components[batch.component], batch)
     messages = sum(replay.size(batch) for batch in batches)
@@ -153,31 +156,60 @@ def selection_of(form: Form) -> Selection:
     """The selection that a form describes.
 
     Raises:
-        SettingsError: a position is not PARTITION:OFFSET, or positions come without a spout.
+        SettingsError: a field is of another type than the form's, a position is not PARTITION:OFFSET, a time
+            is none, or positions come without a spout.
     """
     positions = []
-    for text in form["positions"] or ():
-        partition, _, offset = text.rpartition(":")
-        if not partition or not offset.lstrip("-").isdigit():
-            raise SettingsError(f"{text!r} is not a position; write PARTITION:OFFSET.")
-        positions.append((partition, int(offset)))
-    if positions and not form["spout"]:
+    for text in _texts(form, "positions"):
+        position = parse_position(text)
+        if position is None:
+            raise SettingsError(f"{text!r:.200} is not a position; write PARTITION:OFFSET.")
+        positions.append(position)
+    spout = _field(form, "spout", str)
+    if positions and not spout:
         raise SettingsError("Positions belong to a spout: choose it as well.")
     return Selection(
-        states=tuple(State(state) for state in form["states"]),
-        spout=form["spout"],
+        states=_states(form),
+        spout=spout,
         positions=tuple(positions),
-        since=_time(form["since"]),
-        until=_time(form["until"]),
-        reason=form["reason"],
-        limit=form["limit"],
+        since=_time(form, "since"),
+        until=_time(form, "until"),
+        reason=_field(form, "reason", str),
+        limit=_field(form, "limit", int),
     )
 
 
-def _time(text: str | None) -> datetime | None:
+def _field(form: Form, name: str, kind: type) -> Any:
+    """A field of the form, None where it is empty or missing."""
+    value = form.get(name)
+    if value is not None and type(value) is not kind:
+        raise SettingsError(f"{name} is {value!r:.200}; fill in {_KINDS[kind]}.")
+    return value
+
+
+def _texts(form: Form, name: str) -> list[str]:
+    texts = _field(form, name, list) or []
+    return [_field({name: text}, name, str) or "" for text in texts]
+
+
+def _states(form: Form) -> tuple[State, ...]:
+    states = _texts(form, "states")
+    unknown = [state for state in states if state not in _STATES]
+    if unknown:
+        raise SettingsError(f"{unknown[0]!r:.200} is no state; choose among {', '.join(SELECTABLE)}.")
+    return tuple(State(state) for state in states)
+
+
+def _time(form: Form, name: str) -> datetime | None:
+    text = _field(form, name, str)
     if text is None:
         return None
-    found = datetime.fromisoformat(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise SettingsError(
+            f"{name} is {text!r:.200}, which is no time; write one such as 2026-01-31T12:00:00Z."
+        ) from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

@@ -13,12 +13,14 @@ from acker.events import Kind, State
 from acker.frames import Rows, collect, scan
 from acker.held import held_back
 from acker.ledger import NOW, Fold, newest_fold
+from acker.quoting import check_text, sql_text
 from acker.schemas import EVENTS, LEDGER, component_of, of_stream
 from acker.tables import Store, last_number, open_table, query
 from acker.trims import newest_trim
 from pipeline.journal import Journal
 from pipeline.publish import caused_batches
 from pipeline.publisher import app_id, commit_note
+from pipeline.selection import parse_position
 from pipeline.topology import Topology
 
 _NAMED = 3  # partners of a join that are named
@@ -47,19 +49,21 @@ def parse_message(topology: Topology, text: str, gone: Collection[str] = ()) -> 
 
     Raises:
         UnknownMessage: the text is not of that form.
+        SettingsError: it is no text that a table can hold.
     """
     spouts = [spout.name for spout in topology.spouts]
     head, _, rest = text.partition(":")
     is_named = head in spouts or (head in gone and ":" in rest)
     if not is_named and len(spouts) == 1:
         head, rest, is_named = spouts[0], text, True
-    partition, _, offset = rest.rpartition(":")
-    if not is_named or not partition or not offset.lstrip("-").isdigit():
+    position = parse_position(rest)
+    if not is_named or position is None:
         raise UnknownMessage(
-            f"{text!r} is not a message of {topology.name}; write SPOUT:PARTITION:OFFSET, "
+            f"{text!r:.200} is not a message of {topology.name}; write SPOUT:PARTITION:OFFSET, "
             f"with one of the spouts {', '.join(spouts)}."
         )
-    return head, partition, int(offset)
+    check_text("The message", text)
+    return head, *position
 
 
 def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
@@ -71,8 +75,8 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     edges = Journal(store).edges()
     bolts = {bolt for found in edges.values() for bolt in found}
     spout, partition, offset = parse_message(topology, message, edges.keys() - bolts)
-    literal = partition.replace("'", "''")
-    where = f"spout = '{spout}' AND source_partition = '{literal}' AND source_offset = {offset}"
+    named = f"spout = {sql_text(spout)} AND source_partition = {sql_text(partition)}"
+    where = f"{named} AND source_offset = {offset}"
     fold = newest_fold(store)
     ledger, events = store.require(LEDGER, fold.ledger_version if fold else None), store.require(EVENTS)
     now = NOW.format(fold=fold.number if fold else 0)
@@ -114,7 +118,7 @@ def _reports(store: Store, attempts: dict[int, int]) -> list[Entry]:
         "ORDER BY logged_at, kind <> 'init', component, batch, root_id",
         events=store.require(EVENTS),
     )
-    joins = [row for row in rows if row["kind"] == Kind.JOIN]
+    joins = [row for row in rows if row["kind"] == Kind.JOIN and row["joined"] is not None]
     others = [row for row in rows if row["kind"] != Kind.JOIN and row["root_id"] in attempts]
     return [_event_entry(row, attempts[row["root_id"]]) for row in others] + _joins(store, joins, attempts)
 
@@ -126,7 +130,7 @@ def _event_entry(row: dict[str, Any], attempt: int) -> Entry:
         Kind.FAIL: "failed by",
         Kind.RESET: "reset by",
         Kind.LOST: "not in source",
-    }[row["kind"]]
+    }.get(row["kind"], str(row["kind"]))
     counts = "" if row["kind"] == Kind.RESET else f"{row['consumed']} tuples in, {row['emitted']} out"
     return Entry(row["logged_at"], attempt, what, row["component"], row["batch"], row["reason"] or counts)
 

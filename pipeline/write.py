@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from acker.errors import BoltError
 from acker.events import Kind
@@ -27,6 +28,7 @@ from pipeline.targets import refusals
 
 _WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
 _ANY_POSITION = pa.table({"source_partition": [""], "source_offset": [0]})
+_UNREADABLE = ("variant", "geometry", "geography")  # for Polars
 _UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
 
 
@@ -48,9 +50,33 @@ def write(run: Run, component: Component, batch: Batch) -> None:
 def _append_rows(run: Run, component: Component, batch: Batch, rows: DataFrame) -> None:
     # Spark Connect gives the strings that Python functions return the type `string collate UTF8_BINARY`,
     # which is the default but which `deltalake` cannot read; a cast spells it as everybody else does.
-    columns = [F.col(sql_name(name)).cast(found).alias(name) for name, found in rows.dtypes]
+    columns = [
+        F.col(sql_name(field.name)).cast(_ddl(component, field.dataType)).alias(field.name)
+        for field in rows.schema.fields
+    ]
     stamped = rows.select(steady(batch.number, "_root_id", "bigint").alias("_batch"), *columns)
     run.store.append(stamped, stream(component.name), component.name, batch.number, _WRITE_OPTIONS)
+
+
+def _ddl(component: Component, kind: DataType) -> str:
+    """A type in SQL, whatever its fields are called.
+
+    Raises:
+        BoltError: the log of the batch could not read a column of this type.
+    """
+    if kind.typeName() in _UNREADABLE:
+        raise BoltError(
+            f"{component.name} emits a column of type {kind.simpleString()}, which streams cannot hold: turn "
+            "it into text in the source or in the bolt."
+        )
+    if isinstance(kind, StructType):
+        fields = (f"{sql_name(each.name)}: {_ddl(component, each.dataType)}" for each in kind.fields)
+        return f"struct<{', '.join(fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{_ddl(component, kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_ddl(component, kind.keyType)}, {_ddl(component, kind.valueType)}>"
+    return kind.simpleString()
 
 
 def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:

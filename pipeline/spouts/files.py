@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from acker.errors import SourceError
 from acker.events import Kind
 from pipeline.paths import absolute, without_pattern
-from pipeline.spouts.spout import History, Range
+from pipeline.spouts.spout import History, Range, refuse_reserved
 
 LARGEST_TEXT_BYTES = 1 << 30  # a text file is read whole by one task, so that its lines can be counted
 _CORRUPT = "_corrupt"
@@ -146,7 +146,9 @@ class FileSpout:
         # Brackets and stars in a file's own name would be read as patterns.
         escaped = [f"{root}/{without_pattern(path)}" for path in paths]
         form = "parquet" if self.format == "parquet" else "text"
-        return spark.read.format(form).options(**options).load(escaped)
+        frame = spark.read.format(form).options(**options).load(escaped)
+        refuse_reserved(root, frame.columns)
+        return frame
 
     def _file(self) -> Column:
         """The file's name relative to the folder; Spark hands it out as an encoded URI."""

@@ -1,11 +1,13 @@
 """What every spout offers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+
+from acker.errors import SourceError
 
 Range = dict[str, Any]  # a spout's own description of the messages of one batch, kept as JSON
 
@@ -42,3 +44,16 @@ class Spout(Protocol):
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """The messages at `positions` (source_partition, source_offset) that the source still holds."""
+
+
+def refuse_reserved(place: str, columns: Iterable[str]) -> None:
+    """Refuse a source with columns of the names by which a spout reports on a message.
+
+    Raises:
+        SourceError: naming them.
+    """
+    reserved = [column for column in columns if column.startswith("_")]
+    if reserved:
+        raise SourceError(
+            f"{place} has columns {', '.join(reserved)}; names that begin with an underscore are reserved."
+        )

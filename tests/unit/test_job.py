@@ -105,7 +105,8 @@ def test_two_folds_of_one_number_at_once_commit_once(store: Store) -> None:
 
 def test_a_fold_that_is_repeated_after_its_commit_changes_nothing(store: Store) -> None:
     assert run_fold(store, request(1)) == (first_fold(), True)
-    later = request(1, events_version=2, logged={SOURCE: 2}, now=START + timedelta(hours=1))
+    later = request(2, events_version=2, logged={SOURCE: 2}, now=START + timedelta(hours=1))
+    assert later.number == 1
     assert run_fold(store, later) == (newest_fold(store), False) == (first_fold(), False)
     assert ledger_of(store) == Counter(written(*folded(0)))
 

@@ -1,0 +1,93 @@
+"""A small store for fuzzing: two files' messages of which one is acked, one dead, one pending. No Spark."""
+
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from acker.schemas import EVENTS, SCHEMAS
+from acker.tables import Store, append_rows
+from pipeline.acking import fold
+from pipeline.journal import Batch, Journal
+from pipeline.registry import load_topology
+from pipeline.run import Run
+from pipeline.settings import Settings
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ODD = "a[/b]'\x1b[31m.json"  # a file's name: markup, a quote, a terminal's command
+REASON = "bad [/x]\x1b]0;owned\x07\nverdict: pass"
+TOPOLOGY = '''
+"""A [bold]shop[/x]."""
+from acker.retry import ExponentialBackoff
+from pipeline.spouts import FileSpout
+from pipeline.topology import Topology
+
+topology = Topology("shop", retry=ExponentialBackoff(limit=0))
+orders = topology.spout("orders", FileSpout("orders", glob="*[/b].json"))
+
+@topology.bolt(orders)
+def items(tuples):
+    """Takes [/red] orders."""
+    return tuples
+'''
+SEALED = {"PIPELINE_TOPOLOGIES": "shop:topology", "SPARK_REMOTE": "sc://127.0.0.1:9"}
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A run of the topology in a folder, and the environment of commands for it."""
+
+    run: Run
+    environ: dict[str, str]
+
+
+def shop(folder: Path) -> Shop:
+    """The store after its first batches were logged, and not folded. `folder` must be on the path."""
+    (folder / "shop.py").write_text(TOPOLOGY)
+    environ = {"PIPELINE_HOME": str(folder / "home"), **SEALED}
+    settings = Settings.from_env(environ)
+    store = Store(settings.store, "shop")
+    store.create()
+    run = Run(load_topology("shop", settings), store, no_spark, clock=lambda: NOW)
+    files = [{"path": ODD, "mark": "1:1", "after": 0, "upto": 3, "end": 3}]
+    Journal(store).append(Batch("orders", 1, "next", {"files": files}, ("items",), NOW, "run"))
+    Journal(store).append(Batch("items", 1, "next", {"orders": {"after": 0, "upto": 1}}, (), NOW, "run"))
+    log(store, "orders", 1, [event(root, "init", emitted=1) for root in (1, 2, 3)])
+    log(store, "items", 1, [event(1, "ack"), event(2, "fail", reason=REASON)])
+    return Shop(run, environ)
+
+
+def copy(found: Shop, folder: Path) -> Run:
+    """A run of the same topology on a copy of its store, which takes milliseconds."""
+    store = Store(str(folder / "store"), found.run.store.topology)
+    shutil.copytree(found.run.store.path(""), store.path(""))
+    return Run(found.run.topology, store, no_spark, clock=lambda: NOW)
+
+
+def no_spark() -> Any:
+    raise AssertionError("it needs no Spark")
+
+
+def event(root: int, kind: str, emitted: int = 0, **columns: Any) -> dict[str, Any]:
+    """An event as a batch logs it."""
+    component = "orders" if kind == "init" else "items"
+    found = {"root_id": root, "kind": kind, "ack_val": root, "emitted": emitted, "consumed": 1 - emitted}
+    found |= {"component": component, "batch": 1, "logged_at": NOW}
+    if kind == "init":
+        found |= {"spout": "orders", "source_partition": ODD, "source_offset": root, "attempt": 1}
+    return found | columns
+
+
+def log(store: Store, app: str, number: int, rows: list[dict[str, Any]]) -> None:
+    """Append events as the log of a batch, or under another name as somebody does by hand."""
+    append_rows(store.require(EVENTS), pa.Table.from_pylist(rows, SCHEMAS[EVENTS].arrow()), app, number)
+
+
+def folded(folder: Path) -> Shop:
+    """The store after its first fold."""
+    found = shop(folder)
+    fold(found.run)
+    return found
