@@ -1,0 +1,197 @@
+"""Rows of `events` and `batches` that somebody wrote by hand: refused in a sentence, or without harm."""
+
+import json
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acker.errors import AckerError, StoreError
+from acker.ledger import newest_fold
+from acker.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
+from acker.tables import append_rows, query
+from pipeline.acking import fold
+from pipeline.reports import audit_report, status_report
+from pipeline.selection import Selection, select
+from pipeline.trace import trace_report
+from tests.unit.fuzzed import NOW, ODD, copy, event, log, shop
+
+FAR = NOW.replace(year=9998)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A shop whose first events no fold has seen."""
+    folder = tmp_path_factory.mktemp("shop")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        patch.delitem(sys.modules, "shop", raising=False)
+        yield shop(folder)
+    sys.modules.pop("shop", None)
+
+
+@pytest.fixture
+def run(first, tmp_path):
+    """A run of it on a store of the test's own."""
+    return copy(first, tmp_path)
+
+
+def states(run) -> dict[int, str]:
+    rows = query("SELECT root_id, state FROM t WHERE root_id IS NOT NULL", t=run.store.require(LEDGER))
+    return {row["root_id"]: row["state"] for row in rows if row["state"] != "failed"}
+
+
+SOUND = {1: "acked", 2: "dead_letter", 3: "pending"}
+DAMAGED = {
+    "no root": event(None, "init"),
+    "no root, acked": event(None, "ack"),
+    "unknown kind": event(3, "done"),
+    "no kind": event(3, None),
+    "negative count": event(3, "ack", consumed=-1),
+    "no count": event(3, "ack", consumed=None),
+    "attempt 0": event(9, "init", 1, attempt=0),
+    "no attempt": event(9, "init", 1, attempt=None),
+    "an attempt of no plan": event(9, "init", 1, attempt=2**31 - 1),
+    "no message": event(9, "init", 1, source_offset=None),
+    "no spout": event(9, "lost", spout=None),
+    "joined with nothing": event(3, "join", joined=None),
+}
+
+
+@pytest.mark.parametrize("row", DAMAGED.values(), ids=DAMAGED)
+def test_an_event_that_no_component_logs_stops_the_fold_before_it_writes(run, row):
+    log(run.store, "by hand", 1, [row])
+    with pytest.raises(StoreError, match=r"has 1 rows that no component logs, such as .* delete them"):
+        fold(run)
+    assert newest_fold(run.store) is None
+    status_report(run.topology, run.store, NOW)
+    assert trace_report(run.topology, run.store, f"orders:{ODD}:3")
+    run.store.change(EVENTS, lambda table: table.delete("root_id IS NULL OR root_id IN (3, 9)"))
+    fold(run)
+    assert states(run) == {1: "acked", 2: "dead_letter"}
+
+
+HARMLESS = {
+    "unknown component": (event(3, "ack", component="nobody"), SOUND),
+    "a batch to come": (event(3, "ack", batch=2), SOUND),
+    "no batch": (event(3, "ack", batch=None), SOUND),
+    "logged far ahead": (event(1, "reset", consumed=0, logged_at=FAR, ack_val=0), SOUND),
+    "an ack of nobody": (event(77, "ack"), SOUND),
+    "two inits": (event(1, "init", 1), SOUND | {1: "dead_letter"}),
+    "the ack of another component's batch": (event(3, "ack", ack_val=5), SOUND),
+}
+
+
+@pytest.mark.parametrize(("row", "expected"), HARMLESS.values(), ids=HARMLESS)
+def test_an_event_that_says_nothing_of_its_roots_changes_nothing_and_no_root_is_acked_by_it(
+    run, row, expected
+):
+    log(run.store, "by hand", 1, [row])
+    fold(run)
+    assert states(run) == expected
+    assert audit_report(run.topology, run.store).passed
+
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "root_id": st.sampled_from([None, 1, 3, 9]),
+    "kind": st.sampled_from([None, "", "init", "ack", "fail", "reset", "join", "lost", "INIT", "\x00"]),
+    "ack_val": st.sampled_from([None, 0, 1, -(2**63)]),
+    "emitted": st.sampled_from([None, -1, 0, 1, 2**63 - 1]),
+    "consumed": st.sampled_from([None, -1, 0, 1]),
+    "spout": st.sampled_from([None, "orders", "nobody", "'"]),
+    "source_partition": st.sampled_from([None, ODD, ""]),
+    "source_offset": st.sampled_from([None, 1, -(2**63)]),
+    "attempt": st.sampled_from([None, -1, 0, 1, 2, 2**31 - 1]),
+    "joined": st.sampled_from([None, 1, 9]),
+    "component": st.sampled_from([None, "orders", "items", "nobody", "'"]),
+    "batch": st.sampled_from([None, 0, 1, 2]),
+    "reason": st.sampled_from([None, "", "[/x]\x1b", "'"]),
+    "logged_at": st.sampled_from([None, NOW, FAR]),
+}
+
+
+@given(row=st.fixed_dictionaries(VALUES))
+@settings(derandomize=True, deadline=None, max_examples=15)
+def test_any_event_is_refused_or_leaves_a_store_that_answers(first, tmp_path_factory, row):
+    run = copy(first, tmp_path_factory.mktemp("copy"))
+    log(run.store, "by hand", 1, [row])
+    for _ in range(2):
+        try:
+            fold(run)
+        except StoreError as error:
+            assert "no component logs" in str(error)
+            assert newest_fold(run.store) is None
+    acked = {root for root, state in states(run).items() if state == "acked"}
+    assert acked <= {1} or (row["kind"] in ("ack", "init") and row["root_id"] in acked)
+    status_report(run.topology, run.store, NOW)
+    audit_report(run.topology, run.store)
+    select(run.topology, run.store, Selection())
+    for offset in (1, 2, 3):
+        trace_report(run.topology, run.store, f"orders:{ODD}:{offset}")
+
+
+PLANNED = json.dumps({"orders": {"after": 0, "upto": 1}})
+BATCH: dict[str, Any] = {
+    "component": "items", "batch": 2, "kind": "next", "input": PLANNED, "edges": [],
+    "planned_at": NOW, "run_id": "x",
+}  # fmt: skip
+ODD_BATCHES = {
+    "component": st.sampled_from([None, "orders", "items", "nobody", "'"]),
+    "batch": st.sampled_from([None, -1, 0, 1, 2, 3]),
+    "kind": st.sampled_from([None, "next", "replay", "retire", "other"]),
+    "input": st.sampled_from(
+        [None, "", "{", "null", "[]", "{}", PLANNED, '{"orders": 1}', '{"orders": {"upto": "x"}}',
+         '{"messages": []}', '{"messages": {"a": [[1, 1]]}}', '{"messages": {"a": [["x", 1, null]]}}']
+    ),
+    "edges": st.sampled_from([None, [], ["items"], [None], ["nobody"], ["'"]]),
+    "planned_at": st.sampled_from([None, NOW, FAR]),
+    "run_id": st.sampled_from([None, "x"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"input": "{"},
+        {"input": "[]"},
+        {"input": None},
+        {"edges": None},
+        {"kind": "other"},
+        {"component": None},
+    ],
+    ids=str,
+)
+def test_a_batch_that_no_run_planned_is_named(run, odd):
+    write_batch(run, BATCH | odd, number=2)
+    with pytest.raises(StoreError, match=r"has a row that no run wrote, .* restore it"):
+        run.journal.rows("batch = 2")
+        run.journal.components()
+
+
+@given(row=st.fixed_dictionaries(ODD_BATCHES), number=st.sampled_from([None, 1, 2]))
+@settings(derandomize=True, deadline=None, max_examples=15)
+def test_any_batch_is_refused_or_leaves_a_store_that_answers(first, tmp_path_factory, row, number):
+    run = copy(first, tmp_path_factory.mktemp("copy"))
+    write_batch(run, row, number)
+    asks = [
+        lambda: fold(run),
+        lambda: status_report(run.topology, run.store, NOW),
+        lambda: audit_report(run.topology, run.store),
+        lambda: trace_report(run.topology, run.store, f"orders:{ODD}:1"),
+    ]
+    for ask in asks:
+        try:
+            ask()
+        except AckerError as error:
+            assert str(error)
+    assert "acked" not in [state for root, state in states(run).items() if root != 1]
+
+
+def write_batch(run, row: dict[str, Any], number: int | None) -> None:
+    """Write a row by hand; with a number as if it were the component's newest batch."""
+    app = "by hand" if number is None else str(row["component"])
+    rows = pa.Table.from_pylist([row], SCHEMAS[BATCHES].arrow())
+    append_rows(run.store.require(BATCHES), rows, app, number or 1)
