@@ -72,8 +72,13 @@ print("RESULT" + json.dumps({
 """
 
 
-def read_dags(folder: Path, topologies: str) -> dict[str, Any]:
+def read_dags(folder: Path, topologies: str) -> Any:
     """What Airflow finds in `dags/`, with some topologies registered."""
+    return run_with_dags(READ, folder, topologies)
+
+
+def run_with_dags(program: str, folder: Path, topologies: str) -> Any:
+    """What a program says that Airflow and `dags/` are there for."""
     (folder / "branches.py").write_text(BRANCHES)
     (folder / "costly.py").write_text("")  # stands for what only this topology needs
     environ = os.environ | {
@@ -84,15 +89,14 @@ def read_dags(folder: Path, topologies: str) -> dict[str, Any]:
         "PYTHONPATH": f"{PROJECT_ROOT}{os.pathsep}{folder}",
     }
     done = subprocess.run(
-        [sys.executable, "-c", READ, str(PROJECT_ROOT / "dags")],
+        [sys.executable, "-c", program, str(PROJECT_ROOT / "dags")],
         cwd=folder,
         env=environ,
         capture_output=True,
         text=True,
     )
     assert "RESULT" in done.stdout, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.rpartition("RESULT")[2])
-    return found
+    return json.loads(done.stdout.rpartition("RESULT")[2])
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +149,24 @@ def test_reading_the_dag_files_imports_neither_spark_nor_what_a_topology_needs(d
 
 def test_a_run_is_documented_by_its_topology(dags):
     assert dags["docs"]["branches.run"].startswith("Numbers, two ways.")
+
+
+RENDER = """
+import json, sys
+from airflow.dag_processing.dagbag import DagBag
+from dags.replay_dag import CHOSEN
+
+dag = DagBag(sys.argv[1]).dags["branches.replay"]
+params = {"states": ["acked"], "why": "![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }}", "limit": None}
+print("RESULT" + json.dumps(dag.get_template_env().from_string(CHOSEN).render(params=params)))
+"""
+
+
+def test_what_is_filled_into_the_form_is_no_markdown_for_who_approves_it(tmp_path):
+    body = run_with_dags(RENDER, tmp_path, "branches:topology")
+    assert body.startswith(
+        "\n- states: `acked`\n- why: `` ![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }} ``\n\nRejecting"
+    )
 
 
 def test_a_policy_of_airflows_puts_a_callback_on_the_checks(tmp_path):
