@@ -1,0 +1,111 @@
+"""Exploring a scenario: every state that can be reached, breadth first, or seeded random walks through it."""
+
+from collections import deque
+from dataclasses import dataclass
+from random import Random
+
+from tests.model.invariants import unfinished, violation
+from tests.model.runs import moves, undisturbed
+from tests.model.state import State
+from tests.model.world import Scenario
+
+_LONGEST = 400  # runs of an undisturbed continuation
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an exploration found."""
+
+    states: int
+    is_whole: bool  # whether every state was seen
+    fault: str | None = None
+    trace: tuple[str, ...] = ()
+
+
+class Continuation:
+    """Whether the undisturbed continuation of a state ends where all is settled. What was found good is remembered."""
+
+    def __init__(self, world: Scenario) -> None:
+        self.world = world
+        self.good: set[State] = set()
+
+    def fault(self, s: State) -> tuple[str, list[str]] | None:
+        s = s._replace(processes=())
+        seen: list[State] = []
+        said: list[str] = []
+        while s not in self.good:
+            seen.append(s)
+            move = undisturbed(self.world, s)
+            found = unfinished(self.world, s) if move is None else violation(self.world, s, move[1])
+            if len(seen) > _LONGEST:
+                found = "wedge: it goes on for ever"
+            if move is not None:
+                said.append(move[0])
+            if found:
+                return found, said
+            if move is None:
+                break
+            s = move[1]
+        self.good.update(seen)
+        return None
+
+
+def begin(world: Scenario) -> State:
+    """Where a scenario starts: with nothing, or where all its messages are settled and published."""
+    s = State()
+    while world.settled_first and (move := undisturbed(world, s)) is not None:
+        s = move[1]
+    return s
+
+
+def explore(world: Scenario, limit: int = 1_000_000) -> Result:
+    """Breadth first until the end, the first fault, or so many states."""
+    start = begin(world)
+    continuation = Continuation(world)
+    parents: dict[State, tuple[State, str] | None] = {start: None}
+    waiting = deque([start])
+    while waiting:
+        s = waiting.popleft()
+        for what, after in moves(world, s):
+            if after in parents:
+                continue
+            parents[after] = (s, what)
+            fault = violation(world, s, after)
+            then: list[str] = []
+            if fault is None and (wedge := continuation.fault(after)):
+                fault, then = wedge[0], ["… and undisturbed from here", *wedge[1]]
+            if fault:
+                return Result(len(parents), False, fault, (*path(parents, after), *then))
+            waiting.append(after)
+        if len(parents) >= limit:
+            return Result(len(parents), not waiting)
+    return Result(len(parents), True)
+
+
+def path(parents: dict[State, tuple[State, str] | None], s: State) -> list[str]:
+    found: list[str] = []
+    while (step := parents[s]) is not None:
+        s, what = step
+        found.append(what)
+    return found[::-1]
+
+
+def walk(world: Scenario, seed: int, length: int) -> Result:
+    """One random walk, and its undisturbed continuation."""
+    random = Random(seed)
+    s, said = begin(world), []
+    continuation = Continuation(world)
+    for steps in range(length):
+        found = [move for move in moves(world, s) if "killed" not in move[0] or random.random() < 0.2]
+        if not found:
+            break
+        what, after = random.choice(found)
+        said.append(what)
+        fault = violation(world, s, after)
+        if fault:
+            return Result(steps + 1, False, fault, tuple(said))
+        s = after
+    wedge = continuation.fault(s)
+    if wedge:
+        return Result(len(said), False, wedge[0], (*said, "… and undisturbed from here", *wedge[1]))
+    return Result(len(said), True)

@@ -1,0 +1,110 @@
+"""Publishing, as `pipeline/publish.py` does it: fold by fold, one commit per fold and table."""
+
+from collections.abc import Iterable, Iterator
+
+from tests.model.state import Frozen, LedgerRow, Process, Root, Row, State, Target
+from tests.model.world import Scenario
+
+Outcome = tuple[str, State, Process | None]
+
+
+def look(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Find the first fold that the table lacks. `me.component` is the table."""
+    folds = to_publish(world, s, me.topology, me.component)
+    if folds:
+        yield f"finds fold {folds[0]} to publish", s, me._replace(step="publish", memory=folds[0])
+
+
+def to_publish(world: Scenario, s: State, topology: int, table: str) -> list[int]:
+    """Folds after the table's position that acked something, or that were the first to see untracked tuples."""
+    component = world.topologies[topology].targets[table]
+    if component not in s.streams:
+        return []
+    position = s.targets.get(table, Target()).txn
+    return [
+        number
+        for number in range(position + 1, len(s.ledger) + 1)
+        if acked_in(s, number) or untracked_in(s, component, number)
+    ]
+
+
+def acked_in(s: State, fold: int) -> list[LedgerRow]:
+    return [row for row in s.ledger[fold - 1].settled if row.state == "acked"]
+
+
+def untracked_in(s: State, component: str, fold: int) -> list[Row]:
+    after = s.ledger[fold - 2].logged.get(component, 0) if fold > 1 else 0
+    upto = s.ledger[fold - 1].logged.get(component, 0)
+    return [row for row in s.rows(component, range(after + 1, upto + 1)) if not row.roots]
+
+
+def publish(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Append the fold's tuples, and take out what earlier attempts had published, in one commit."""
+    table, fold = s.targets.get(me.component, Target()), me.memory
+    if table.txn >= fold and world.on("target's txn"):
+        yield f"fold {fold} is there already", s, None
+        return
+    topology = world.topologies[me.topology]
+    component = topology.targets[me.component]
+    acked = acked_in(s, fold)
+    replaced = {row.replaces for row in acked if row.replaces is not None} if world.on("replace") else set()
+    new = tuples_of(world, s, component, {row.root for row in acked}) + untracked_in(s, component, fold)
+    if me.component in topology.sums:
+        rows = added(table.rows, new, tuples_of(world, s, component, replaced))
+    else:
+        kept = [row for row in table.rows if row[0] not in replaced]
+        rows = tuple(sorted(kept + [(row.roots[0] if row.roots else None, row.origins) for row in new], key=repr))
+    what = f"publishes fold {fold} to {me.component}"
+    yield what, s._replace(targets=s.targets.put(me.component, Target(max(fold, table.txn), rows))), None
+
+
+def added(before: Iterable[tuple[object, int]], new: Iterable[Row], old: Iterable[Row]) -> tuple[tuple[object, int], ...]:
+    """Running counts by what a row was made of."""
+    counts = dict(before)
+    for rows, sign in ((new, 1), (old, -1)):
+        for row in rows:
+            counts[row.origins] = counts.get(row.origins, 0) + sign
+    return tuple(sorted(((key, n) for key, n in counts.items() if n), key=repr))
+
+
+def tuples_of(world: Scenario, s: State, component: str, roots: set[Root]) -> list[Row]:
+    """Tuples that these roots vouch for; of a joined tuple the smallest root does."""
+    emissions = {(root.spout, batch) for root in roots for batch in emitting(s, root)}
+    batches = terminal_batches(s, component, emissions)
+    return [row for row in s.rows(component, batches) if row.roots and row.roots[0] in roots]
+
+
+def emitting(s: State, root: Root) -> list[int]:
+    """The spout's batch that emitted a root."""
+    return [c.batch for c in s.events if c.component == root.spout and any(e.root == root for e in c.events)]
+
+
+def terminal_batches(s: State, component: str, emissions: Iterable[tuple[str, int]]) -> list[int]:
+    """Batches of a stream that can hold tuples caused by these batches of spouts, by the journal."""
+    reached: dict[str, set[int]] = {}
+    for spout, batch in emissions:
+        reached.setdefault(spout, set()).add(batch)
+    growing = list(reached)
+    while growing:
+        stream = growing.pop()
+        readers = {bolt for batch in s.journal.get(stream, ()) for bolt in batch.edges}
+        for bolt in readers:
+            plans = [b for b in s.journal.get(bolt, ()) if stream in b.input]
+            found = {b.number for b in plans if b.input[stream].can_give(reached[stream])}
+            if not found <= reached.setdefault(bolt, set()):
+                reached[bolt] |= found
+                growing.append(bolt)
+    return sorted(reached.get(component, ()))
+
+
+def passed(world: Scenario, s: State, topology: int) -> int:
+    """The newest fold up to which every publisher has published all that was acked."""
+    waiting = [to_publish(world, s, topology, table) for table in world.topologies[topology].targets]
+    return min((folds[0] - 1 for folds in waiting if folds), default=len(s.ledger))
+
+
+def logged_at(s: State, fold: int) -> Frozen:
+    return s.ledger[fold - 1].logged if fold else Frozen()
+
+
+STEPS = {"look": look, "publish": publish}

@@ -1,0 +1,161 @@
+"""Replays: of what is due, and by hand, as `pipeline/replay.py` and `pipeline/selection.py` plan them."""
+
+from collections.abc import Iterable, Iterator
+
+from tests.model.state import Batch, Emission, LedgerRow, Message, Process, State
+from tests.model.batches import appended
+from tests.model.world import Hand, Scenario
+
+Outcome = tuple[str, State, Process | None]
+
+
+def look(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Fix the number, or where the rule is left out read the ledger first."""
+    if world.on("number first"):
+        yield "fixes its number", s, me._replace(step="left", memory=(s.newest(me.component) + 1, None))
+    else:
+        yield "reads the ledger", s, me._replace(step="late number", memory=len(s.ledger))
+
+
+def late_number(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    if s.unfinished(me.component) is None:
+        memory = s.newest(me.component) + 1, me.memory
+        yield "takes its number after the ledger", s, me._replace(step="choose", memory=memory)
+
+
+def left(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Leave where a batch is unfinished, else fix the ledger."""
+    if s.unfinished(me.component) is None:
+        yield "reads the ledger", s, me._replace(step="choose", memory=(me.memory[0], len(s.ledger)))
+
+
+def choose(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Choose what is due in the fold, but for what later replays have emitted."""
+    number, fold = me.memory
+    live = s.ledger[fold - 1].live if fold else ()
+    due = [
+        Emission(row.root.offset, row.attempt, row.replaces)
+        for row in live
+        if row.state == "retrying" and row.root.spout == me.component
+    ]
+    batch = replay_batch(world, s, me, me.component, due, fold, number)
+    if batch is not None:
+        yield f"chooses what is due in fold {fold}", s, me._replace(step="plan", memory=batch)
+
+
+def replay_batch(
+    world: Scenario, s: State, me: Process, spout: str, messages: Iterable[Emission], fold: int, number: int
+) -> Batch | None:
+    folded = s.ledger[fold - 1].logged.get(spout, 0) if fold else 0
+    later = [b for b in s.journal.get(spout, ())[folded:] if b.kind == "replay"] if world.on("seen") else []
+    emitted = {e.offset for batch in later for e in batch.input}
+    found = tuple(sorted(m for m in messages if m.offset not in emitted))
+    edges = world.topologies[me.topology].edges(spout)
+    return Batch(spout, number, "replay", found, edges) if found else None
+
+
+def hand_numbers(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Fix the numbers, for all spouts. The code looks for unfinished batches before this and not after."""
+    spouts = world.topologies[me.topology].spouts
+    numbers = tuple((spout, s.newest(spout) + 1) for spout in spouts)
+    yield "fixes its numbers", s, me._replace(step="looks", memory=numbers)
+
+
+def hand_left(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Finish first what is unfinished: another run does, in the model."""
+    if all(s.unfinished(spout) is None for spout in world.topologies[me.topology].spouts):
+        yield "finds nothing unfinished", s, me._replace(step="numbers")
+
+
+def hand_looks(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    spouts = world.topologies[me.topology].spouts
+    if not world.on("hand looks") or all(s.unfinished(spout) is None for spout in spouts):
+        memory = me.memory, len(s.ledger)
+        yield "fixes the fold", s, me._replace(step="select", memory=memory)
+
+
+def hand_select(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Choose by each message's newest row, with those that were acked or given up together with it."""
+    numbers, fold = me.memory
+    hand = world.hands[s.asked - 1]
+    newest = newest_rows(world, s, fold)
+    found = [row for row in newest.values() if wanted(world, hand, row)]
+    if world.on("partners"):
+        found += partners(s, found, newest)
+    if refused(world, s, me, found):
+        return
+    batches = []
+    for spout, number in numbers:
+        chosen = [emission(s, row) for row in found if row.root.spout == spout]
+        batch = replay_batch(world, s, me, spout, chosen, fold, number)
+        if batch is not None:
+            batches.append(batch)
+    if batches:
+        yield f"chooses from fold {fold}", s, me._replace(step="plans", memory=tuple(batches))
+
+
+def hand_plan(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Plan the batches, spout by spout; whoever comes next finishes them."""
+    first, *rest = me.memory
+    s, mine = appended(s, first)
+    what = f"plans {first.component} batch {first.number}" if mine else f"leaves {first.component}"
+    yield what, s, me._replace(memory=tuple(rest)) if rest else None
+
+
+def newest_rows(world: Scenario, s: State, fold: int) -> dict[Message, LedgerRow]:
+    """Each message's newest row as of a fold; without the rule from what maintenance has left of it."""
+    rows = [row for each in s.ledger[:fold] for row in each.settled if row.state not in ("failed", "timed out")]
+    if world.on("pinned") or fold >= s.compacted:
+        rows += s.ledger[fold - 1].live if fold else ()
+    found: dict[Message, LedgerRow] = {}
+    for row in rows:
+        before = found.get(row.root.message)
+        if before is None or row.attempt >= before.attempt:
+            found[row.root.message] = row
+    return found
+
+
+def wanted(world: Scenario, hand: Hand, row: LedgerRow) -> bool:
+    free = row.state != "pending" or not world.on("in flight alone")
+    chosen = row.state in hand.states or (row.state == "pending" and not world.on("in flight alone"))
+    return free and chosen and (not hand.messages or row.root.message in hand.messages)
+
+
+def acked_row(s: State, message: Message) -> LedgerRow | None:
+    rows = [r for fold in s.ledger for r in fold.settled if r.state == "acked" and r.root.message == message]
+    return max(rows, key=lambda row: row.attempt, default=None)
+
+
+def groups_of(s: State, row: LedgerRow) -> set[object]:
+    acked = acked_row(s, row.root.message)
+    return {row.joined, acked.joined if acked else None} - {None}
+
+
+def partners(s: State, found: list[LedgerRow], newest: dict[Message, LedgerRow]) -> list[LedgerRow]:
+    groups = {group for row in found for group in groups_of(s, row)}
+    others = [row for row in newest.values() if row not in found and row.state != "pending"]
+    return [row for row in others if groups_of(s, row) & groups]
+
+
+def emission(s: State, row: LedgerRow) -> Emission:
+    acked = acked_row(s, row.root.message)
+    attempt = row.attempt + (row.state != "retrying")
+    return Emission(row.root.offset, attempt, acked.root if acked else None)
+
+
+def refused(world: Scenario, s: State, me: Process, found: Iterable[LedgerRow]) -> bool:
+    """Published sums cannot take back what was trimmed."""
+    if not world.topologies[me.topology].sums or not s.trims:
+        return False
+    acked = [acked_row(s, row.root.message) for row in found]
+    return any(row is not None and row.root.batch <= s.trims[-1].get(row.root.spout, 0) for row in acked)
+
+
+DUE = {"number": look, "late number": late_number, "left": left, "choose": choose}
+BY_HAND = {
+    "left": hand_left,
+    "numbers": hand_numbers,
+    "looks": hand_looks,
+    "select": hand_select,
+    "plans": hand_plan,
+}
