@@ -1,0 +1,71 @@
+"""For each rule a small world in which something breaks without it, and the rules that have no such world.
+
+`also` names further rules that have to go before the rule is the last line of defence.
+"""
+
+from typing import NamedTuple
+
+from tests.model import scenarios as has
+from tests.model.world import Bolt, Hand, Scenario, Topology
+
+_A_MAY_FAIL = frozenset({("a", 1)})
+_B_MAY_FAIL = frozenset({("b", 1)})
+
+
+class Counterexample(NamedTuple):
+    """What to leave out, and where something breaks then."""
+
+    rule: str
+    world: Scenario
+    also: tuple[str, ...] = ()
+
+
+_READS_TWO = Topology(("s",), (Bolt("x", ("s",)), Bolt("y", ("s",)), Bolt("a", ("x", "y")), Bolt("b", ("a",))), {"t": "b"})
+_READS_ONE = Topology(("s",), (Bolt("x", ("s",)), Bolt("y", ("s",)), Bolt("a", ("x",)), Bolt("b", ("a",))), {"t": "b"})
+_MORE = Topology(("s",), (Bolt("a", ("s",)), Bolt("b", ("s",))), {"t": "a"})
+_GONE = Topology((), (Bolt("a", ("s",)),), {"t": "a"})
+_LEFT = Topology(("p", "q"), (Bolt("m", ("p", "q"), "match"), Bolt("b", ("m",))), {"t": "b"})
+
+ALL = (
+    Counterexample("logged batches", Scenario("", (has.SHORT,), has.ONE, spotless=True)),
+    Counterexample("edges", Scenario("", (has.SHORT, _MORE), has.ONE, processes=1)),
+    Counterexample("journal's row", Scenario("", (has.SHORT,), has.TWO, read=1, spotless=True)),
+    Counterexample("one batch", Scenario("", (has.SHORT,), has.TWO, read=1, processes=1)),
+    Counterexample("append once", Scenario("", (has.SHORT,), has.ONE)),
+    Counterexample("log once", Scenario("", (has.SHORT,), has.ONE)),
+    Counterexample("committed rows", Scenario("", (has.SHORT,), has.ONE, processes=1, bad=_A_MAY_FAIL)),
+    Counterexample("one commit", Scenario("", (has.LINE,), has.ONE)),
+    Counterexample("positions", Scenario("", (_READS_TWO, _READS_ONE, _READS_TWO), has.ONE, processes=1)),
+    Counterexample("given up", Scenario("", (has.SHORT,), has.ONE, processes=1, ops=frozenset({"give up"}))),
+    Counterexample("given up held", Scenario("", (has.MATCH,), has.PAIR, processes=1, ops=frozenset({"give up"}))),
+    Counterexample("held", Scenario("", (has.MATCH,), has.PAIR, processes=1)),
+    Counterexample("held mark", Scenario("", (has.MATCH,), has.PAIR, processes=1)),
+    Counterexample("one version", Scenario("", (has.SHORT,), has.ONE, patient=False, ticks=1)),
+    Counterexample("waiting", Scenario("", (has.SHORT,), has.ONE, processes=1, patient=False, ticks=1)),
+    Counterexample("fold once", Scenario("", (has.SHORT,), has.ONE, spotless=True)),
+    Counterexample("fold's position", Scenario("", (has.SHORT,), has.ONE, processes=1, spotless=True)),
+    Counterexample("fail first", Scenario("", (has.SHORT,), has.ONE, processes=1, bad=_A_MAY_FAIL)),
+    Counterexample("one init", Scenario("", (has.SHORT,), has.ONE, bad=_A_MAY_FAIL), ("root's batch", "seen", "number first", "won")),
+    Counterexample("superseded", Scenario("", (has.SHORT,), has.ONE, hands=(Hand(("acked",)),)), ("in flight alone",)),
+    Counterexample("retrying apart", Scenario("", (has.SHORT,), has.ONE, processes=1, bad=_A_MAY_FAIL)),
+    Counterexample("together", Scenario("", (Topology(("p", "q"), (Bolt("j", ("p", "q"), "join"), Bolt("r", ("q",))), {"t": "j"}),), has.PAIR, processes=1, bad=frozenset({("r", 1)}))),
+    Counterexample("settled partner", Scenario("", (has.MATCH,), has.PAIR, patient=False, ticks=1, attempts=2)),
+    Counterexample("spout gone", Scenario("", (has.SHORT, _GONE), has.ONE, processes=1, bad=_A_MAY_FAIL)),
+    Counterexample("retire", Scenario("", (has.LINE, has.SHORT), has.ONE, processes=1)),
+    Counterexample("number first", Scenario("", (has.SHORT,), has.ONE, bad=_A_MAY_FAIL)),
+    Counterexample("seen", Scenario("", (has.SHORT,), has.ONE, bad=_A_MAY_FAIL)),
+    Counterexample("won", Scenario("", (has.SHORT,), has.ONE, bad=_A_MAY_FAIL)),
+    Counterexample("partners", Scenario("", (has.JOIN,), has.PAIR, settled_first=True, processes=1, hands=(Hand(("acked",), (("q", 1),)),))),
+    Counterexample("root's batch", Scenario("", (has.SHORT,), has.ONE, bad=_A_MAY_FAIL), ("seen",)),
+    Counterexample("hand looks", Scenario("", (has.SHORT,), has.TWO, read=1, hands=(Hand(("acked",)),))),
+    Counterexample("pinned", Scenario("", (has.SHORT,), has.ONE, settled_first=True, hands=(Hand(("acked",)), Hand(("acked",))), ops=frozenset({"compact"}), attempts=3)),
+    Counterexample("target's txn", Scenario("", (has.SHORT,), has.ONE)),
+    Counterexample("replace", Scenario("", (has.SHORT,), has.ONE, settled_first=True, processes=1, hands=(Hand(("acked",)),))),
+    Counterexample("trim settled", Scenario("", (has.DIAMOND,), has.ONE, processes=1, ops=frozenset({"trim"}))),
+    Counterexample("trim published", Scenario("", (has.SHORT,), has.ONE, processes=1, ops=frozenset({"trim"}))),
+    Counterexample("trim taken", Scenario("", (has.SHORT,), has.ONE, processes=1, ops=frozenset({"trim"}))),
+    Counterexample("trim replaced", Scenario("", (has.SUMS,), has.ONE, settled_first=True, processes=1, hands=(Hand(("acked",)),), ops=frozenset({"trim"}))),
+    Counterexample("trim untracked", Scenario("", (has.MATCH,), has.PAIR, processes=1, untracked=frozenset({("p", 1), ("q", 1)}), ops=frozenset({"trim"}))),
+    Counterexample("max_pending", Scenario("", (has.MATCH,), has.PAIR, processes=1, max_pending=1)),
+    Counterexample("in flight alone", Scenario("", (has.SHORT,), has.ONE, hands=(Hand(("acked",)),)), ("superseded",)),
+)
