@@ -115,7 +115,9 @@ def appended(s: State, batch: Batch) -> tuple[State, bool]:
 
 def described(batch: Batch) -> str:
     if isinstance(batch.input, Frozen):
-        return f"{batch.kind} " + ", ".join(f"{s} ({t.after}, {t.upto}]" for s, t in sorted(batch.input.items()))
+        return f"{batch.kind} " + ", ".join(
+            f"{s} ({t.after}, {t.upto}]" for s, t in sorted(batch.input.items())
+        )
     found = [f"{e.offset} attempt {e.attempt}" if isinstance(e, Emission) else str(e) for e in batch.input]
     return f"{batch.kind} " + ", ".join(found)
 
@@ -148,12 +150,20 @@ def write(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
         return
     for what, rows in outcomes(world, s, me, batch, fold):
         there = stream.batches.get(batch.number, ())
-        rows = tuple(r._replace(id=(batch.component, batch.number, len(there) + i)) for i, r in enumerate(rows))
+        rows = tuple(
+            r._replace(id=(batch.component, batch.number, len(there) + i)) for i, r in enumerate(rows)
+        )
         new = Stream(max(batch.number, stream.txn), stream.batches.put(batch.number, there + rows))
-        yield f"writes batch {batch.number}{what}", s._replace(streams=s.streams.put(batch.component, new)), after
+        yield (
+            f"writes batch {batch.number}{what}",
+            s._replace(streams=s.streams.put(batch.component, new)),
+            after,
+        )
 
 
-def outcomes(world: Scenario, s: State, me: Process, batch: Batch, fold: int) -> Iterator[tuple[str, list[Row]]]:
+def outcomes(
+    world: Scenario, s: State, me: Process, batch: Batch, fold: int
+) -> Iterator[tuple[str, list[Row]]]:
     """What a run of the batch may add to the stream. The first is that all goes well."""
     if isinstance(batch.input, Frozen):
         given = [row for taken in taken_in(world, s, batch) for row in taken]
@@ -161,8 +171,12 @@ def outcomes(world: Scenario, s: State, me: Process, batch: Batch, fold: int) ->
         for failed in chosen(sorted(bad_roots(world, batch.component, given))):
             yield failing(failed), transformed(world, s, me, batch, given, held, failed)
         return
-    messages = [(e.offset, e.attempt, e.replaces) if isinstance(e, Emission) else (e, 1, None) for e in batch.input]
-    gone = {offset for offset, attempt, _ in messages if attempt > 1 and (batch.component, offset) in world.gone}
+    messages = [
+        (e.offset, e.attempt, e.replaces) if isinstance(e, Emission) else (e, 1, None) for e in batch.input
+    ]
+    gone = {
+        offset for offset, attempt, _ in messages if attempt > 1 and (batch.component, offset) in world.gone
+    }
     for lost in chosen(sorted(gone)):
         yield failing(lost, "does not find"), emitted(world, batch, messages, lost)
 
@@ -183,7 +197,9 @@ def bad_roots(world: Scenario, component: str, given: Iterable[Row]) -> set[Root
     return {root for row in given for root in row.roots if (component, root.offset) in world.bad}
 
 
-def emitted(world: Scenario, batch: Batch, messages: Iterable[tuple[int, int, Root | None]], lost: set[object]) -> list[Row]:
+def emitted(
+    world: Scenario, batch: Batch, messages: Iterable[tuple[int, int, Root | None]], lost: set[object]
+) -> list[Row]:
     """A spout's rows."""
     rows = []
     for offset, attempt, replaces in messages:
@@ -208,24 +224,33 @@ def inputs(world: Scenario, s: State, batch: Batch, stream: str) -> list[int]:
 
 
 def transformed(
-    world: Scenario, s: State, me: Process, batch: Batch, given: list[Row], held: list[Row], failed: set[object]
+    world: Scenario,
+    s: State,
+    me: Process,
+    batch: Batch,
+    given: list[Row],
+    held: list[Row],
+    failed: set[object],
 ) -> list[Row]:
     """What a bolt makes of the tuples that it is given, and of those that it holds back: `held` rows."""
     bolt = world.topologies[me.topology].bolt(batch.component)
     kind, partners = (bolt.kind, bolt.partners) if bolt else ("each", 1)
     blank = ("", 0, 0)
-    if kind != "match":  # a bolt of another kind holds back nothing any more
+    if kind not in ("match", "later"):  # a bolt of another kind holds back nothing any more
         let_go = [Row(blank, "fail", row.roots, row.origins) for row in held]
         held = []
     else:
         let_go = []
     bad = [row for row in given if failed & set(row.roots)]
-    good = sorted([*(row for row in given if row not in bad), *held], key=lambda row: offset(row))
+    keys = {"each": lambda row: row, "later": lambda row: row, "all": lambda row: 0}
+    key: Callable[[Row], object] = keys.get(kind, offset)
+    good = sorted([*(row for row in given if row not in bad), *held], key=offset)
     rows = [Row(blank, "fail", row.roots, row.origins) for row in bad] + let_go
-    for _, same in groupby(good, key=lambda row: offset(row) if kind != "each" else row):
+    for _, same in groupby(good, key=key):
         group = list(same)
         origins = frozenset(chain.from_iterable(row.origins for row in group))
-        if kind == "match" and len(origins) < partners:
+        later = kind == "later" and offset(group[0]) == 1 and group[0].kind != "held"
+        if later or (kind == "match" and len(origins) < partners):
             rows += [as_held(row, batch) for row in group]
         else:
             roots = tuple(sorted(set(chain.from_iterable(row.roots for row in group))))
@@ -281,7 +306,10 @@ def computed_again(world: Scenario, s: State, me: Process, batch: Batch) -> Iter
         yield "", rows
         return
     for what, again in outcomes(world, s, me, batch, len(s.ledger)):
-        yield f", computed again{what}", [r._replace(id=(*r.id[:1], batch.number, i)) for i, r in enumerate(again)]
+        yield (
+            f", computed again{what}",
+            [r._replace(id=(*r.id[:1], batch.number, i)) for i, r in enumerate(again)],
+        )
 
 
 def spout_events(world: Scenario, s: State, batch: Batch) -> Iterator[Event]:
@@ -319,7 +347,9 @@ def bolt_events(world: Scenario, s: State, batch: Batch, own: list[Row]) -> tupl
     return first, [Event(root, "ack", ids, n) for root, (ids, n) in out.items()] + joins
 
 
-def consumed_by(world: Scenario, s: State, batch: Batch, own: list[Row]) -> Iterator[tuple[tuple[Root, ...], object, str, int]]:
+def consumed_by(
+    world: Scenario, s: State, batch: Batch, own: list[Row]
+) -> Iterator[tuple[tuple[Root, ...], object, str, int]]:
     """What the batch was given, and what the batch before held, but for what it holds itself."""
     me = batch.component
     for taken in taken_in(world, s, batch):
@@ -334,7 +364,9 @@ def failed_events(world: Scenario, s: State, batch: Batch) -> list[Event]:
     own = list(s.stream(batch.component).batches.get(batch.number, ()))
     parts = list(consumed_by(world, s, batch, own))
     if not world.on("given up held"):
-        parts = [(row.roots, row.id, batch.component, 1) for taken in taken_in(world, s, batch) for row in taken]
+        parts = [
+            (row.roots, row.id, batch.component, 1) for taken in taken_in(world, s, batch) for row in taken
+        ]
     kind = "fail" if world.on("given up") else "ack"
     return [Event(root, kind, ids, -count) for root, (ids, count) in by_root(parts).items()]
 

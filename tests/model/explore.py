@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.model.invariants import unfinished, violation
-from tests.model.runs import moves, undisturbed
+from tests.model.runs import finished, moves, regular, undisturbed
 from tests.model.state import State
 from tests.model.world import Scenario
 
@@ -51,15 +51,18 @@ class Continuation:
 
 
 def begin(world: Scenario) -> State:
-    """Where a scenario starts: with nothing, or where all its messages are settled and published."""
+    """Where a scenario starts: after the runs that it names, or where all its messages are settled and published."""
     s = State()
+    for name in world.begin:
+        run = next(run for run in regular(world, s) if f"{run.op} {run.component}".strip() == name)
+        _, s = finished(world, s, run)
     while world.settled_first and (move := undisturbed(world, s)) is not None:
         s = move[1]
     return s
 
 
-def explore(world: Scenario, limit: int = 1_000_000) -> Result:
-    """Breadth first until the end, the first fault, or so many states."""
+def explore(world: Scenario, limit: int = 1_000_000, wanted: str = "") -> Result:
+    """Breadth first until the end, the first fault that says what is wanted, or so many states."""
     start = begin(world)
     continuation = Continuation(world)
     parents: dict[State, tuple[State, str] | None] = {start: None}
@@ -72,11 +75,12 @@ def explore(world: Scenario, limit: int = 1_000_000) -> Result:
             parents[after] = (s, what)
             fault = violation(world, s, after)
             then: list[str] = []
-            if fault is None and (wedge := continuation.fault(after)):
+            if fault is None and not wanted and (wedge := continuation.fault(after)):
                 fault, then = wedge[0], ["… and undisturbed from here", *wedge[1]]
-            if fault:
+            if fault and wanted in fault:
                 return Result(len(parents), False, fault, (*path(parents, after), *then))
-            waiting.append(after)
+            if not fault:
+                waiting.append(after)
         if len(parents) >= limit:
             return Result(len(parents), not waiting)
     return Result(len(parents), True)

@@ -48,7 +48,9 @@ def commit(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
         yield f"fold {previous + 1} is there already", s, None
         return
     before = s.ledger[previous - 1] if previous else Fold(0, Frozen(), clock, (), ())
-    rows = decide(world, before, new_events(s, before, version), clock, wait, world.topologies[me.topology].spouts)
+    rows = decide(
+        world, before, new_events(s, before, version), clock, wait, world.topologies[me.topology].spouts
+    )
     live = tuple(row for row in rows if row.state in ("pending", "retrying"))
     settled = tuple(row for row in rows if row not in live)
     logged = Frozen({name: s.logged(name, version) for name in s.journal})
@@ -102,13 +104,19 @@ def decide(
         if root in pending or inits:
             attempt = added_up(root, pending.get(root), found, turn)
             emissions = len(inits) + (root in pending)
-            attempts[root] = judge(world, attempt, found, emissions, in_flight[root.message], turn, root in wait)
+            attempts[root] = judge(
+                world, attempt, found, emissions, in_flight[root.message], turn, root in wait
+            )
         elif any(e.kind == "lost" for e in found):
             rows.append(LedgerRow(root, root.attempt, "lost"))
     if world.on("together"):
         settle_together(world, attempts, groups(pending, by_root))
     rows += attempts.values()
-    rows += [follower(world, row) for row in attempts.values() if row.state in ("failed", "timed out") and row.reason != "superseded"]
+    rows += [
+        follower(world, row)
+        for row in attempts.values()
+        if row.state in ("failed", "timed out") and row.reason != "superseded"
+    ]
     came = _newest(e.root for e in arrived)
     still = [row for row in retrying if came.get(row.root.message, 0) < row.attempt]
     gone = [row for row in still if row.root.spout not in spouts and world.on("spout gone")]

@@ -36,6 +36,8 @@ def wrong_in_fold(world: Scenario, s: State) -> Iterator[str]:
         if row.state == "timed out" and len(world.topologies) == 1:
             if row.root in waiting(world, s, s.topology, newest.version):
                 yield f"false timeout of {named(row)}, whose tuple waits for a bolt"
+            if is_forgotten(s, row.root, newest.version):
+                yield f"false timeout of {named(row)}, of which no tuple is left"
         if world.spotless and row.state != "acked":
             yield f"{named(row)} {row.state} for nothing"
     yield from settled_again(s, newest)
@@ -65,6 +67,20 @@ def is_open(s: State, row: Row, consumer: str) -> bool:
     if not done or s.batch(consumer, done).positions.get(component, 0) < number:
         return True
     return any(held.place == row.id for held in s.rows(consumer, [done], "held"))
+
+
+def is_forgotten(s: State, root: Root, version: int) -> bool:
+    """Whether nothing of a root is open, although it is not complete."""
+    if any(e.root == root for c in s.events[version:] for e in c.events):
+        return False
+    rows = [
+        (component, row)
+        for component, stream in s.streams.items()
+        for rows in stream.batches.values()
+        for row in rows
+    ]
+    mine = [(component, row) for component, row in rows if root in row.roots and row.kind == ""]
+    return not any(is_open(s, row, to) for name, row in mine for to in s.batch(name, row.id[1]).edges)
 
 
 def settled_again(s: State, newest: Fold) -> Iterator[str]:

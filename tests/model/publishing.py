@@ -53,12 +53,16 @@ def publish(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
         rows = added(table.rows, new, tuples_of(world, s, component, replaced))
     else:
         kept = [row for row in table.rows if row[0] not in replaced]
-        rows = tuple(sorted(kept + [(row.roots[0] if row.roots else None, row.origins) for row in new], key=repr))
+        rows = tuple(
+            sorted(kept + [(row.roots[0] if row.roots else None, row.origins) for row in new], key=repr)
+        )
     what = f"publishes fold {fold} to {me.component}"
     yield what, s._replace(targets=s.targets.put(me.component, Target(max(fold, table.txn), rows))), None
 
 
-def added(before: Iterable[tuple[object, int]], new: Iterable[Row], old: Iterable[Row]) -> tuple[tuple[object, int], ...]:
+def added(
+    before: Iterable[tuple[object, int]], new: Iterable[Row], old: Iterable[Row]
+) -> tuple[tuple[object, int], ...]:
     """Running counts by what a row was made of."""
     counts = dict(before)
     for rows, sign in ((new, 1), (old, -1)):

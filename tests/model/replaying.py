@@ -10,17 +10,18 @@ Outcome = tuple[str, State, Process | None]
 
 
 def look(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Fix the number, or where the rule is left out read the ledger first."""
+    """Fix the number, or where the rule is left out choose first."""
     if world.on("number first"):
         yield "fixes its number", s, me._replace(step="left", memory=(s.newest(me.component) + 1, None))
-    else:
-        yield "reads the ledger", s, me._replace(step="late number", memory=len(s.ledger))
+    elif s.unfinished(me.component) is None:
+        yield "reads the ledger", s, me._replace(step="choose", memory=(0, len(s.ledger)))
 
 
 def late_number(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Take the number after all else: where the rule of the number is left out."""
     if s.unfinished(me.component) is None:
-        memory = s.newest(me.component) + 1, me.memory
-        yield "takes its number after the ledger", s, me._replace(step="choose", memory=memory)
+        batch = me.memory._replace(number=s.newest(me.component) + 1)
+        yield "takes its number", s, me._replace(step="plan", memory=batch)
 
 
 def left(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
@@ -40,7 +41,8 @@ def choose(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     ]
     batch = replay_batch(world, s, me, me.component, due, fold, number)
     if batch is not None:
-        yield f"chooses what is due in fold {fold}", s, me._replace(step="plan", memory=batch)
+        then = "plan" if number else "late number"
+        yield f"chooses what is due in fold {fold}", s, me._replace(step=then, memory=batch)
 
 
 def replay_batch(
@@ -104,8 +106,10 @@ def hand_plan(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
 
 def newest_rows(world: Scenario, s: State, fold: int) -> dict[Message, LedgerRow]:
     """Each message's newest row as of a fold; without the rule from what maintenance has left of it."""
-    rows = [row for each in s.ledger[:fold] for row in each.settled if row.state not in ("failed", "timed out")]
-    if world.on("pinned") or fold >= s.compacted:
+    pinned = world.on("pinned")
+    folds = s.ledger[:fold] if pinned else s.ledger
+    rows = [row for each in folds for row in each.settled if row.state not in ("failed", "timed out")]
+    if pinned or fold >= s.compacted:
         rows += s.ledger[fold - 1].live if fold else ()
     found: dict[Message, LedgerRow] = {}
     for row in rows:

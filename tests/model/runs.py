@@ -42,31 +42,30 @@ def steps(world: Scenario, s: State, run: Process) -> Iterator[Move]:
 
 def starts(world: Scenario, s: State) -> Iterator[tuple[Process, State]]:
     """Runs that have something to do."""
-    for run, state in [*regular(world, s), *occasional(world, s)]:
-        if not world.only or run.op in world.only:
-            yield run, state
+    yield from ((run, s) for run in regular(world, s))
+    yield from occasional(world, s)
 
 
-def regular(world: Scenario, s: State) -> Iterator[tuple[Process, State]]:
+def regular(world: Scenario, s: State) -> Iterator[Process]:
     """Runs that go on by themselves: what an undisturbed pipeline does, in this order."""
     topology = world.topologies[s.topology]
     for bolt in sorted(retirable(world, s)):
-        yield Process("retire", bolt, "number", s.topology), s
+        yield Process("retire", bolt, "number", s.topology)
     for name in topology.spouts:
         if s.unfinished(name) or batches.next_messages(world, s, Process("run", name, "", s.topology)):
-            yield Process("run", name, "number", s.topology), s
+            yield Process("run", name, "number", s.topology)
     for bolt in topology.bolts:
         me = Process("run", bolt.name, "", s.topology, s.newest(bolt.name) + 1)
         if s.unfinished(bolt.name) or batches.next_tuples(world, s, me):
-            yield Process("run", bolt.name, "number", s.topology), s
+            yield Process("run", bolt.name, "number", s.topology)
     if has_to_fold(world, s):
-        yield Process("fold", "", "ledger", s.topology), s
+        yield Process("fold", "", "ledger", s.topology)
     for table in topology.targets:
         if publishing.to_publish(world, s, s.topology, table):
-            yield Process("publish", table, "look", s.topology), s
+            yield Process("publish", table, "look", s.topology)
     for name in topology.spouts:
         if s.ledger and any(r.state == "retrying" and r.root.spout == name for r in s.ledger[-1].live):
-            yield Process("due", name, "number", s.topology), s
+            yield Process("due", name, "number", s.topology)
 
 
 def has_to_fold(world: Scenario, s: State) -> bool:
@@ -74,7 +73,9 @@ def has_to_fold(world: Scenario, s: State) -> bool:
         return bool(s.events)
     newest = s.ledger[-1]
     turned = s.clock > newest.turn and not world.patient and bool(newest.live)
-    gone = any(r.state == "retrying" and r.root.spout not in world.topologies[s.topology].spouts for r in newest.live)
+    gone = any(
+        r.state == "retrying" and r.root.spout not in world.topologies[s.topology].spouts for r in newest.live
+    )
     return newest.version < len(s.events) or turned or (gone and world.on("spout gone"))
 
 
@@ -119,7 +120,7 @@ def surroundings(world: Scenario, s: State) -> Iterator[Move]:
 
 def undisturbed(world: Scenario, s: State) -> Move | None:
     """The state after the next whole run where nothing goes wrong any more; None where nothing is left to do."""
-    for run, _ in regular(world, s):
+    for run in regular(world, s):
         what, after = finished(world, s, run)
         if after != s:
             return what, after

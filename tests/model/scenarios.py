@@ -6,9 +6,16 @@ LINE = Topology(("s",), (Bolt("a", ("s",)), Bolt("b", ("a",))), {"t": "b"})
 SHORT = Topology(("s",), (Bolt("a", ("s",)),), {"t": "a"})
 DIAMOND = Topology(("s",), (Bolt("a", ("s",)), Bolt("b", ("s",))), {"t": "a", "u": "b"})
 JOIN = Topology(("p", "q"), (Bolt("j", ("p", "q"), "join"),), {"t": "j"})
+ALL = Topology(("s",), (Bolt("a", ("s",), "all"),), {"t": "a"})
 MATCH = Topology(("p", "q"), (Bolt("m", ("p", "q"), "match"),), {"t": "m"})
 MATCH_THEN = Topology(("p", "q"), (Bolt("m", ("p", "q"), "match"), Bolt("b", ("m",))), {"t": "b"})
 SUMS = Topology(("s",), (Bolt("a", ("s",)),), {"t": "a"}, sums=("t",))
+
+NO_A = Topology(("s",), (Bolt("b", ("s",)),), {"t": "b"})
+ALSO_B = Topology(("s",), (Bolt("a", ("s",)), Bolt("b", ("s",))), {"t": "a"})
+NO_MATCH = Topology(("p", "q"), (Bolt("m", ("p", "q")),), {"t": "m"})
+NO_Q = Topology(("p", "q"), (Bolt("m", ("p",), "match", 1), Bolt("n", ("q",))), {"t": "m"})
+NOBODY = Topology((), (Bolt("a", ("s",)),), {"t": "a"})
 
 ONE = {"s": 1}
 TWO = {"s": 2}
@@ -34,14 +41,177 @@ SMALL = (
     Scenario("matched, given up", (MATCH,), PAIR, processes=1, patient=False, ops=frozenset({"give up"})),
     Scenario("matched, max_pending 1", (MATCH,), PAIR, processes=1, max_pending=1, spotless=True),
     Scenario("a line, max_pending 1", (SHORT,), TWO, max_pending=1, bad=frozenset({("a", 1)})),
-    Scenario("untracked", (LINE,), TWO, untracked=frozenset({("s", 2)}), processes=1, ops=frozenset({"trim"}), read=1),
-    Scenario("untracked, matched, trimmed", (MATCH,), PAIR, untracked=frozenset({("p", 1), ("q", 1)}), processes=1, ops=frozenset({"trim"})),
-    Scenario("trimmed", (LINE,), ONE, ops=frozenset({"trim", "compact"}), bad=frozenset({("b", 1)}), processes=1),
+    Scenario("a bolt removed", (LINE, NO_A), ONE, processes=1),
+    Scenario("a bolt removed, doubled runs", (LINE, NO_A), ONE, attempts=2),
+    Scenario("a bolt added", (SHORT, ALSO_B), ONE),
+    Scenario("a bolt removed and back", (ALSO_B, SHORT, ALSO_B), ONE, processes=1),
+    Scenario("a spout removed", (SHORT, NOBODY), ONE, bad=frozenset({("a", 1)})),
+    Scenario("a rich bolt becomes another", (MATCH, NO_MATCH), PAIR, processes=1, attempts=3, patient=False),
+    Scenario(
+        "untracked",
+        (LINE,),
+        TWO,
+        untracked=frozenset({("s", 2)}),
+        processes=1,
+        ops=frozenset({"trim"}),
+        read=1,
+    ),
+    Scenario(
+        "untracked, matched, trimmed",
+        (MATCH,),
+        PAIR,
+        untracked=frozenset({("p", 1), ("q", 1)}),
+        processes=1,
+        ops=frozenset({"trim"}),
+    ),
+    Scenario(
+        "trimmed", (LINE,), ONE, ops=frozenset({"trim", "compact"}), bad=frozenset({("b", 1)}), processes=1
+    ),
     Scenario("trimmed, doubled runs", (SHORT,), ONE, ops=frozenset({"trim", "compact"})),
     Scenario("sums", (SUMS,), ONE, bad=frozenset({("a", 1)})),
     Scenario("by hand, rows", (SHORT,), ONE, hands=(Hand(("acked",)),), settled_first=True),
-    Scenario("by hand, twice", (SHORT,), ONE, hands=(Hand(("acked",)), Hand(("acked",))), settled_first=True, attempts=3),
-    Scenario("by hand, sums, fails", (SUMS,), ONE, hands=(Hand(("acked",)),), settled_first=True, bad=frozenset({("a", 1)}), attempts=3),
-    Scenario("by hand, sums, trimmed", (SUMS,), ONE, hands=(Hand(("acked",)),), settled_first=True, ops=frozenset({"trim", "compact"})),
-    Scenario("by hand, matched", (MATCH,), PAIR, hands=(Hand(("acked",), (("p", 1),)),), settled_first=True, patient=False, processes=1),
+    Scenario(
+        "by hand, twice",
+        (SHORT,),
+        ONE,
+        hands=(Hand(("acked",)), Hand(("acked",))),
+        settled_first=True,
+        attempts=3,
+    ),
+    Scenario(
+        "by hand, sums, fails",
+        (SUMS,),
+        ONE,
+        hands=(Hand(("acked",)),),
+        settled_first=True,
+        bad=frozenset({("a", 1)}),
+        attempts=3,
+    ),
+    Scenario(
+        "by hand, sums, trimmed",
+        (SUMS,),
+        ONE,
+        hands=(Hand(("acked",)),),
+        settled_first=True,
+        processes=1,
+        ops=frozenset({"trim", "compact"}),
+    ),
+    Scenario(
+        "by hand, matched",
+        (MATCH,),
+        PAIR,
+        hands=(Hand(("acked",), (("p", 1),)),),
+        settled_first=True,
+        patient=False,
+        processes=1,
+    ),
+)
+
+WIDE = Topology(
+    ("p", "q"),
+    (Bolt("a", ("p",)), Bolt("m", ("a", "q"), "match"), Bolt("b", ("m",)), Bolt("c", ("p",))),
+    {"t": "b"},
+    ("t",),
+)
+WIDE_ROWS = Topology(WIDE.spouts, WIDE.bolts, {"t": "b"})
+NO_C = Topology(
+    ("p", "q"), (Bolt("a", ("p",)), Bolt("m", ("a", "q"), "match"), Bolt("b", ("m",))), {"t": "b"}
+)
+NO_M = Topology(("p", "q"), (Bolt("a", ("p",)), Bolt("m", ("a", "q")), Bolt("b", ("m",))), {"t": "b"})
+OTHER = Topology(
+    ("p", "q"), (Bolt("a", ("p",)), Bolt("n", ("a", "q"), "match"), Bolt("b", ("n",))), {"t": "b"}
+)
+TWOS = {"p": 2, "q": 2}
+_ANY = frozenset({("a", 1), ("m", 2), ("b", 1), ("c", 2)})
+_ALL = frozenset({"give up", "trim", "compact"})
+
+LARGE = (
+    Scenario(
+        "everything but changes",
+        (WIDE_ROWS,),
+        TWOS,
+        read=1,
+        patient=False,
+        ticks=2,
+        attempts=3,
+        bad=_ANY,
+        processes=3,
+        ops=_ALL,
+        gone=frozenset({("p", 2)}),
+        max_pending=2,
+    ),
+    Scenario(
+        "everything, a bolt added and removed",
+        (NO_C, WIDE_ROWS, NO_C),
+        TWOS,
+        read=1,
+        patient=False,
+        ticks=2,
+        attempts=3,
+        bad=_ANY,
+        processes=3,
+        ops=_ALL,
+    ),
+    Scenario(
+        "everything, a rich bolt replaced",
+        (WIDE_ROWS, NO_M, NO_C),
+        TWOS,
+        read=1,
+        patient=False,
+        ticks=2,
+        attempts=3,
+        bad=_ANY,
+        processes=3,
+        ops=_ALL,
+    ),
+    Scenario(
+        "everything, a rich bolt renamed",
+        (NO_C, OTHER, NO_C),
+        TWOS,
+        read=1,
+        patient=False,
+        ticks=2,
+        attempts=3,
+        bad=_ANY,
+        processes=3,
+        ops=_ALL,
+    ),
+    Scenario(
+        "everything, untracked",
+        (NO_C,),
+        TWOS,
+        untracked=frozenset({("p", 1), ("q", 1)}),
+        read=1,
+        patient=False,
+        ticks=2,
+        attempts=3,
+        bad=frozenset({("b", 2)}),
+        processes=3,
+        ops=frozenset({"trim", "compact"}),
+    ),
+    Scenario(
+        "sums, by hand",
+        (WIDE,),
+        TWOS,
+        read=1,
+        patient=False,
+        ticks=2,
+        attempts=3,
+        bad=_ANY,
+        processes=2,
+        hands=(Hand(("acked", "dead letter")),),
+    ),
+    Scenario(
+        "rows, by hand",
+        (WIDE_ROWS,),
+        TWOS,
+        read=1,
+        patient=False,
+        ticks=2,
+        attempts=4,
+        bad=_ANY,
+        processes=3,
+        hands=(Hand(("acked", "dead letter", "lost", "retrying")), Hand(("acked",), (("p", 1),))),
+        ops=frozenset({"trim", "compact"}),
+    ),
 )

@@ -198,7 +198,9 @@ class State(NamedTuple):
         return found
 
 
-def by_root(parts: Iterable[tuple[tuple[Root, ...], TupleId, str, int]]) -> Mapping[Root, tuple[frozenset[Any], int]]:
+def by_root(
+    parts: Iterable[tuple[tuple[Root, ...], TupleId, str, int]],
+) -> Mapping[Root, tuple[frozenset[Any], int]]:
     """Per root the symmetric difference of the ids of its tuples by edge, and how many these are.
 
     Args:

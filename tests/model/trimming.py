@@ -53,7 +53,11 @@ def positions(world: Scenario, s: State, topology: int, fold: int, before: Froze
             first[name] = min(batch, first.get(name, batch))
     upto, moved = dict(before), True
     left = {
-        name: [b for b in s.journal[name] if upto.get(name, 0) < b.number <= min(newest, first.get(name, newest + 1) - 1)]
+        name: [
+            b
+            for b in s.journal[name]
+            if upto.get(name, 0) < b.number <= min(newest, first.get(name, newest + 1) - 1)
+        ]
         for name, newest in folded.logged.items()
     }
     while moved:

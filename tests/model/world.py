@@ -1,7 +1,7 @@
 """What stays as it is while a scenario is explored: its topologies, its messages, and the rules that hold."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tests.model.rules import RULES
@@ -12,15 +12,17 @@ class Bolt(NamedTuple):
     """A bolt and what its function does.
 
     Args:
-        kind: `each` makes one tuple of each. `join` makes one of those in a batch that have the same offset.
-            `match` is a rich bolt that does the same and holds back what has no partner yet; a tuple with
-            `alone` among its origins it does not hold back.
+        kind: `each` makes one tuple of each. `join` makes one of those in a batch that have the same offset;
+            `all` of all in a batch.
+            `match` is a rich bolt that does the same and holds back what has no partner yet. `later` is a rich
+            bolt that makes one tuple of each, and holds back what is of offset 1 for one batch.
+        partners: of how many messages a match is made.
     """
 
     name: str
     inputs: tuple[str, ...]
     kind: str = "each"
-    partners: int = 2  # how many origins make a match complete
+    partners: int = 2
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Topology:
 
     def holds(self, name: str) -> bool:
         found = self.bolt(name)
-        return found is not None and found.kind == "match"
+        return found is not None and found.kind in ("match", "later")
 
 
 class Hand(NamedTuple):
@@ -69,11 +71,12 @@ class Scenario:
         patient: whether attempts never time out.
         hands: replays by hand.
         ops: what may happen at any time beside spouts' and bolts' batches, folds and publishing.
-        doubled: components, or `fold` and the like, of which two runs may be at work; all if none is named.
         processes: how many runs may be at work at once.
         read: how many messages a spout reads at a time.
         spotless: whether no attempt may fail.
-        begin: steps that are taken first, undisturbed: how many of the undisturbed continuation.
+        begin: runs that have ended before anything else happens.
+        settled_first: whether all messages are settled and published before anything else happens.
+        off: rules that are left out.
     """
 
     name: str
@@ -91,9 +94,9 @@ class Scenario:
     read: int = 9
     max_pending: int | None = None
     spotless: bool = False
-    settled_first: bool = False  # explore from where all is settled and published
-    only: frozenset[str] = frozenset()  # ops that may start at all; all if empty
-    off: frozenset[str] = field(default_factory=frozenset)  # rules that are left out
+    begin: tuple[str, ...] = ()
+    settled_first: bool = False
+    off: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         unknown = self.off - set(RULES)
@@ -105,7 +108,3 @@ class Scenario:
 
     def without(self, *rules: str) -> "Scenario":
         return replace(self, off=frozenset(rules))
-
-    @property
-    def has_holds(self) -> bool:
-        return any(bolt.kind == "match" for t in self.topologies for bolt in t.bolts)

@@ -1,0 +1,34 @@
+"""Explore the model and print what it finds: `python -m tests.model`. Exit code 0 where all is as it should be."""
+
+import argparse
+import sys
+
+from tests.model import report
+from tests.model.scenarios import LARGE, SMALL
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
+    parser.add_argument("--states", type=int, default=1_000_000, help="of a scenario, at most")
+    parser.add_argument("--walks", type=int, default=1_000, help="through each of the larger scenarios")
+    given = parser.parse_args()
+
+    print(f"Scenarios, breadth first, up to {given.states:,} states each:")
+    good = report.scenarios(SMALL, given.states, say)
+    print(f"\nRandom walks of up to {report.WALK_STEPS} steps, each then left undisturbed:")
+    good &= report.walks(LARGE, given.walks, say)
+    print("\nRules, each left out, and the shortest trace that breaks something:")
+    good &= report.rules(say)
+    good &= report.unneeded(SMALL, 20_000, say)
+    print("\nWhat goes wrong with all rules:")
+    good &= report.gaps(say)
+    print("\nAll is as it should be." if good else "\nNOT as it should be.")
+    return 0 if good else 1
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""A part of what `python -m tests.model` explores."""
+
+import pytest
+
+from tests.model import report
+from tests.model.counterexamples import ALL, GAPS, UNNEEDED, Counterexample
+from tests.model.explore import explore, walk
+from tests.model.rules import RULES
+from tests.model.scenarios import LARGE, SMALL
+from tests.model.world import Scenario
+
+_STATES = 12_000
+
+
+def _named(world: Scenario) -> str:
+    return world.name
+
+
+@pytest.mark.parametrize("world", SMALL, ids=_named)
+def test_nothing_breaks_while_all_rules_hold(world: Scenario) -> None:
+    assert explore(world, _STATES).fault is None
+
+
+@pytest.mark.parametrize("world", LARGE, ids=_named)
+def test_no_walk_ends_where_anything_is_wrong(world: Scenario) -> None:
+    found = [walk(world, seed, report.WALK_STEPS) for seed in range(40)]
+
+    assert [walked.fault for walked in found if walked.fault] == []
+
+
+@pytest.mark.parametrize("each", ALL, ids=lambda each: f"without {each.rule}")
+def test_something_breaks_without_a_rule(each: Counterexample) -> None:
+    found = report.without(each)
+
+    assert found.fault is not None
+    assert explore(each.world, min(2 * found.states, _STATES)).fault is None
+
+
+def test_every_rule_is_shown_to_be_needed_or_said_not_to_be() -> None:
+    assert {each.rule for each in ALL} | set(UNNEEDED) == set(RULES)
+
+
+@pytest.mark.parametrize("rule", UNNEEDED)
+def test_nothing_breaks_without_a_rule_that_is_a_second_proof(rule: str) -> None:
+    worlds = [world.without(rule) for world in SMALL[:8]]
+
+    assert [explore(world, 4_000).fault for world in worlds] == [None] * len(worlds)
+
+
+@pytest.mark.parametrize(("what", "world"), GAPS, ids=[what for what, _ in GAPS])
+def test_a_gap_is_still_open(what: str, world: Scenario) -> None:
+    assert explore(world, 100_000).fault is not None
+
+
+def test_a_trace_is_told_in_a_line_for_each_run() -> None:
+    trace = [
+        "run a: looks",
+        "run a: chooses its input",
+        "run a: writes batch 1",
+        "run a: logs batch 1",
+        "a timeout passes",
+    ]
+
+    assert report.told(trace) == ["run a: writes batch 1, logs batch 1", "a timeout passes"]
