@@ -155,8 +155,8 @@ ALL = (
 
 # Rules that nothing breaks without, in the protocol's present form.
 UNNEEDED = {
-    "count": "ids are symbols here, so that only what was really consumed cancels; of 64-bit ids and of damaged "
-    "events the count is the second proof",
+    "count": "ids are symbols here, and cancel only where one was consumed; for 64-bit ids or damaged ones "
+    "the count is the second proof",
     "won": "whoever follows the other's batch finishes what the journal says; leaving only saves work",
 }
 

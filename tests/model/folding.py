@@ -1,4 +1,4 @@
-"""A fold, step by step: it fixes the ledger and the clock, then one version of events, and commits what it decides."""
+"""A fold, step by step: it fixes the ledger and the clock, then one version of events, and commits."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

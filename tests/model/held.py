@@ -1,4 +1,4 @@
-"""What a rich bolt holds back, as `acker/held.py` reads it, and retiring what waits on edges that are gone."""
+"""What a rich bolt holds back, as `acker/held.py` reads it, and retiring, as `pipeline/retire.py` does it."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
-"""What must hold in every state, and where nothing is left to do. Each is judged from streams, journal and events alone.
+"""What must hold in every state, and where nothing is left to do.
 
-So a fold's own arithmetic is not its own witness.
+An ack is judged from streams and journal, so that a fold's arithmetic is not its own witness.
 """
 
 from collections.abc import Iterator
@@ -123,7 +123,7 @@ def wrong_in_tables(world: Scenario, s: State) -> Iterator[str]:
 
 
 def published(world: Scenario, s: State, name: str) -> tuple[dict[Message, int], dict[Message, set[int]]]:
-    """How many rows of a table each message has a part in, and of which of its attempts, where the table tells."""
+    """How many rows of a table each message has a part in, and of which attempts, where the table tells."""
     counts: dict[Message, int] = {}
     attempts: dict[Message, set[int]] = {}
     is_sum = name in world.topologies[s.topology].sums
@@ -163,7 +163,8 @@ def unfinished(world: Scenario, s: State) -> str | None:
         counts, _ = published(world, s, name)
         for message in acked_by(s, len(s.ledger)):
             if counts.get(message, 0) != 1:
-                return f"loss: {name} has {counts.get(message, 0)} rows of {message[0]}:{message[1]}, which is acked"
+                count = counts.get(message, 0)
+                return f"loss: {name} has {count} rows of {message[0]}:{message[1]}, which is acked"
     return None
 
 

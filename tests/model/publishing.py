@@ -16,7 +16,7 @@ def look(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
 
 
 def to_publish(world: Scenario, s: State, topology: int, table: str) -> list[int]:
-    """Folds after the table's position that acked something, or that were the first to see untracked tuples."""
+    """Folds after the table's position that acked something, or were the first to see untracked tuples."""
     component = world.topologies[topology].targets[table]
     if component not in s.streams:
         return []

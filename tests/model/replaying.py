@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from tests.model.state import Batch, Emission, LedgerRow, Message, Process, State
 from tests.model.batches import appended
+from tests.model.state import Batch, Emission, LedgerRow, Message, Process, State
 from tests.model.world import Hand, Scenario
 
 Outcome = tuple[str, State, Process | None]
@@ -117,6 +117,12 @@ def newest_rows(world: Scenario, s: State, fold: int) -> dict[Message, LedgerRow
         if before is None or row.attempt >= before.attempt:
             found[row.root.message] = row
     return found
+
+
+def has_wanted(world: Scenario, s: State) -> bool:
+    """Whether the next replay by hand finds anything to replay."""
+    hand = world.hands[s.asked]
+    return any(wanted(world, hand, row) for row in newest_rows(world, s, len(s.ledger)).values())
 
 
 def wanted(world: Scenario, hand: Hand, row: LedgerRow) -> bool:

@@ -1,4 +1,4 @@
-"""What the model finds, as text: scenarios, walks, rules and gaps. Each part says whether all is as it should be."""
+"""What the model finds, as text: scenarios, walks, rules and gaps; each part tells whether all is well."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -66,7 +66,7 @@ def rules(say: Say) -> bool:
     """Leave out each rule where it is needed."""
     good = True
     for each in ALL:
-        found, base = without(each), explore(each.world, limit=20_000)
+        found, base = without(each), explore(each.world, limit=8_000)
         good &= found.fault is not None and base.fault is None
         also = f" (and without: {', '.join(each.also)})" if each.also else ""
         missing = " [not in the code]" if each.rule in MISSING else ""

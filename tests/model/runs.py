@@ -97,7 +97,7 @@ def retirable(world: Scenario, s: State) -> set[str]:
 
 def occasional(world: Scenario, s: State) -> Iterator[tuple[Process, State]]:
     """Runs that somebody asks for."""
-    if s.asked < len(world.hands) and s.ledger:
+    if s.asked < len(world.hands) and replaying.has_wanted(world, s):
         yield Process("by hand", "", "left", s.topology), s._replace(asked=s.asked + 1)
     if "give up" in world.ops:
         for bolt in world.topologies[s.topology].bolts:
@@ -119,7 +119,7 @@ def surroundings(world: Scenario, s: State) -> Iterator[Move]:
 
 
 def undisturbed(world: Scenario, s: State) -> Move | None:
-    """The state after the next whole run where nothing goes wrong any more; None where nothing is left to do."""
+    """The state after the next whole run where nothing goes wrong; None where nothing is left to do."""
     for run in regular(world, s):
         what, after = finished(world, s, run)
         if after != s:

@@ -13,9 +13,8 @@ class Bolt(NamedTuple):
 
     Args:
         kind: `each` makes one tuple of each. `join` makes one of those in a batch that have the same offset;
-            `all` of all in a batch.
-            `match` is a rich bolt that does the same and holds back what has no partner yet. `later` is a rich
-            bolt that makes one tuple of each, and holds back what is of offset 1 for one batch.
+            `all` of all in a batch. `match` is a rich bolt that does as `join`, and holds back what has no
+            partner yet. `later` is one that makes a tuple of each, and holds offset 1 back for one batch.
         partners: of how many messages a match is made.
     """
 
