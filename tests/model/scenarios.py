@@ -125,6 +125,45 @@ TWOS = {"p": 2, "q": 2}
 _ANY = frozenset({("a", 1), ("m", 2), ("b", 1), ("c", 2)})
 _ALL = frozenset({"give up", "trim", "compact"})
 
+_HELD = ("run p", "run m")  # a tuple is held back
+RENAMED = Topology(("p", "q"), (Bolt("n", ("p", "q"), "match"), Bolt("b", ("n",))), {"t": "b"})
+
+# With two runs at work these are too large to be explored to the end, and begin where it matters.
+DOUBLED = (
+    Scenario("held back, given up", (MATCH,), PAIR, begin=_HELD, patient=False, ops=frozenset({"give up"})),
+    Scenario("held back, another kind of bolt", (MATCH, NO_MATCH), PAIR, begin=_HELD, patient=False),
+    Scenario("held back, bolt renamed", (MATCH_THEN, RENAMED), PAIR, begin=_HELD, patient=False),
+    Scenario(
+        "held back, trimmed",
+        (MATCH,),
+        PAIR,
+        begin=_HELD,
+        patient=False,
+        ticks=1,
+        ops=frozenset({"trim", "compact"}),
+    ),
+    Scenario(
+        "by hand, twice, matched",
+        (MATCH,),
+        PAIR,
+        settled_first=True,
+        patient=False,
+        hands=(Hand(("acked",), (("p", 1),)), Hand(("acked", "dead letter"))),
+        attempts=3,
+        bad=frozenset({("m", 1)}),
+    ),
+    Scenario(
+        "by hand and due",
+        (SHORT,),
+        TWO,
+        read=1,
+        begin=("run s", "run a", "fold"),
+        bad=frozenset({("a", 1)}),
+        hands=(Hand(("retrying", "dead letter", "acked")),),
+        attempts=3,
+    ),
+)
+
 LARGE = (
     Scenario(
         "everything but changes",

@@ -6,24 +6,24 @@ from tests.model import report
 from tests.model.counterexamples import ALL, GAPS, UNNEEDED, Counterexample
 from tests.model.explore import explore, walk
 from tests.model.rules import RULES
-from tests.model.scenarios import LARGE, SMALL
+from tests.model.scenarios import DOUBLED, LARGE, SMALL
 from tests.model.world import Scenario
 
-_STATES = 12_000
+_STATES = 10_000
 
 
 def _named(world: Scenario) -> str:
     return world.name
 
 
-@pytest.mark.parametrize("world", SMALL, ids=_named)
+@pytest.mark.parametrize("world", (*SMALL, *DOUBLED), ids=_named)
 def test_nothing_breaks_while_all_rules_hold(world: Scenario) -> None:
     assert explore(world, _STATES).fault is None
 
 
 @pytest.mark.parametrize("world", LARGE, ids=_named)
 def test_no_walk_ends_where_anything_is_wrong(world: Scenario) -> None:
-    found = [walk(world, seed, report.WALK_STEPS) for seed in range(40)]
+    found = [walk(world, seed, report.WALK_STEPS) for seed in range(30)]
 
     assert [walked.fault for walked in found if walked.fault] == []
 
