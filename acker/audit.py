@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from acker.ledger import NOW, fold_counts, newest_fold
 from acker.schemas import EVENTS, LEDGER, of_stream, stream
 from acker.tables import Store, query
-from acker.trims import Trim, newest_trim
+from acker.trims import Trim, counted_trim, newest_trim
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
         "unexpected": _unproven(ledger),
         "duplicated": [],
     }
-    trim = newest_trim(store)
+    trim, counted = newest_trim(store), counted_trim(store)
     for one in published:
-        for kind, found in _published(ledger, one, trim).items():
+        for kind, found in _published(ledger, one, counted if one.counted else trim).items():
             findings[kind].extend(found)
     return Audit(
         emitted=sum(counts["states"].values()) + unfolded,
@@ -249,6 +249,7 @@ def _published(ledger: DeltaTable, one: PublishedTable, trim: Trim) -> dict[str,
     tables["published"] = one.table
     if one.counted:
         untracked = f"{tuples['stream']} AND _root_id IS NULL AND _batch <= {one.folded}"
+        assert trim.tuples is not None
         gone = sum(trim.tuples.get(name, 0) for name in (one.component, *one.former))
         return _aggregated(expected, untracked, tables, one.counted, gone)
     rows = query(

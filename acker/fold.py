@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from acker.events import Kind, State
+from acker.events import LIVE, Kind, State
 from acker.frames import collect, columns_of
 from acker.schemas import LEDGER
 from acker.timeouts import Timeouts, Turn
@@ -35,6 +35,7 @@ class FoldInput:
 
     Args:
         live: pending and retrying rows of the newest fold (`ledger`).
+        settled: settled rows of all folds; read only where a replay is to replace what was acked.
         events: rows of `events` that no fold has seen.
         waiting: column `root_id`, the roots of tuples that a bolt has yet to take.
         spouts: names of the spouts that the topology has now.
@@ -43,6 +44,7 @@ class FoldInput:
     """
 
     live: pl.LazyFrame
+    settled: pl.LazyFrame
     events: pl.LazyFrame
     waiting: pl.LazyFrame
     spouts: Collection[str]
@@ -72,8 +74,10 @@ def ledger_rows(fold: FoldInput) -> pl.DataFrame:
 
     Columns are those of `ledger` that a fold decides, and `live` (bool), which tells which rows live on.
     """
-    decided = _settled_together(_decided(fold), fold)
-    parts = [_settled_or_pending(decided, fold), _followers(decided, fold), _still_retrying(fold)]
+    others = _still_retrying(fold)
+    decided, replacing = _replaced_together(_decided(fold), others, fold)
+    decided = _settled_together(decided, pl.concat([_joined(fold), replacing]))
+    parts = [_settled_or_pending(decided, fold), _followers(decided, fold), others]
     typed = [part.cast({name: _TYPES[name] for name in part.columns if name in _TYPES}) for part in parts]
     return pl.concat(typed, how="diagonal")
 
@@ -129,14 +133,85 @@ def _decided(fold: FoldInput) -> pl.DataFrame:
     return collect(rows)
 
 
-def _settled_together(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
-    """`decided`, but that roots which share tuples are acked as a whole or fail as a whole.
+def _joined(fold: FoldInput) -> pl.DataFrame:
+    """Pairs of roots that share a tuple: `root_id`, `joined`."""
+    linked = pl.concat([fold.pending, fold.events.filter(pl.col("kind") == Kind.JOIN)], how="diagonal")
+    return collect(linked.select("root_id", "joined").drop_nulls().unique())
+
+
+def _replaced_together(
+    decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`decided`, and pairs of attempts that are to replace, by a replay, what was acked together.
+
+    They share no tuple yet. As long as one of them is still to come the others are not complete, and fail
+    where none will come.
+
+    Args:
+        others: rows of this fold of messages without an attempt in flight.
+    """
+    newest = decided.filter((pl.col("state") != State.LOST) & ~pl.col("superseded"))
+    replacing = newest.select("root_id", "replaces").drop_nulls()
+    if replacing.is_empty():
+        return decided, pl.DataFrame(schema={"root_id": pl.Int64, "joined": pl.Int64})
+    acked = fold.settled.filter((pl.col("state") == State.ACKED) & pl.col("joined").is_not_null())
+    there = acked.join(replacing.lazy(), left_on="root_id", right_on="replaces", how="semi")
+    members = acked.join(there, on="joined", how="semi").select(
+        *_MESSAGE, replaces="root_id", group="joined", acked_in="attempt"
+    )
+    groups = (
+        members.join(replacing.lazy(), on="replaces", how="left")
+        .join(_ends(decided, others, fold), on=_MESSAGE, how="left")
+        .with_columns(missing=pl.col("root_id").is_null())
+        .with_columns(end=pl.when(pl.col("missing") & (pl.col("ended_in") > pl.col("acked_in"))).then("end"))
+        .with_columns(
+            pl.col("missing").any().over("group"),
+            pl.col("end").min().over("group"),
+            joined=pl.col("root_id").min().over("group"),
+        )
+        .select("root_id", "joined", "missing", "end")
+        .drop_nulls("root_id")
+    )
+    links = collect(groups)
+    in_flight, end = pl.col("state").is_in([State.PENDING, State.ACKED]), pl.col("end")
+    ends = in_flight & end.is_not_null()
+    missing = (pl.col("state") == State.ACKED) & pl.col("missing").fill_null(False)
+    found = decided.join(links.drop("joined"), on="root_id", how="left").with_columns(
+        pl.when(ends)
+        .then(pl.lit(State.FAILED))
+        .when(missing)
+        .then(pl.lit(State.PENDING))
+        .otherwise("state")
+        .alias("state"),
+        pl.when(ends)
+        .then(pl.format("to be replaced together with {}", "end"))
+        .otherwise("reason")
+        .alias("reason"),
+    )
+    return found.select(decided.columns), links.select("root_id", "joined")
+
+
+def _ends(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.LazyFrame:
+    """Per message that is given up or lost and not in flight: in which attempt, and a sentence's `end`."""
+    columns = [*_MESSAGE, "attempt", "state"]
+    now = pl.concat([decided.select(columns), others.select(columns)]).lazy()
+    ended = pl.concat([fold.settled.select(columns), now.cast({"attempt": pl.Int32})])
+    named = pl.format("{}:{}:{}, which is {}", *_MESSAGE, "state")
+    return (
+        ended.filter(pl.col("state").is_in([State.DEAD_LETTER, State.LOST]))
+        .join(now.filter(pl.col("state").is_in(LIVE)), on=_MESSAGE, how="anti")
+        .sort("attempt", "state")
+        .group_by(_MESSAGE, maintain_order=True)
+        .agg(ended_in=pl.col("attempt").last(), end=named.last())
+    )
+
+
+def _settled_together(decided: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+    """`decided`, but that roots which are linked are acked as a whole or fail as a whole.
 
     Until then those that are complete stay pending. A root that is in flight no more cannot be acked with
     the others.
     """
-    linked = pl.concat([fold.pending, fold.events.filter(pl.col("kind") == Kind.JOIN)], how="diagonal")
-    links = collect(linked.select("root_id", "joined").drop_nulls().unique())
     if links.is_empty():
         return decided
     groups = connected(links)

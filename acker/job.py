@@ -63,6 +63,7 @@ def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
     _refuse_damaged(store, request, events)
     fold = FoldInput(
         live=live_rows(store, request.previous),
+        settled=settled_rows(store, request.previous),
         events=events.lazy(),
         waiting=_waiting(store, request.waiting),
         spouts=request.spouts,
@@ -95,6 +96,17 @@ def live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
         return scan([], columns_of(LEDGER))
     table = store.require(LEDGER, fold.ledger_version)
     return scan(table.file_uris(file_pruning_predicate=f"live_in = {fold.number}"), columns_of(LEDGER))
+
+
+def settled_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
+    """Settled rows of all folds up to one, at the version at which it was found."""
+    if fold is None:
+        return scan([], columns_of(LEDGER))
+    table = store.require(LEDGER, fold.ledger_version)
+    files = table.file_uris(file_pruning_predicate="live_in IS NULL")
+    return scan(files, columns_of(LEDGER)).filter(
+        pl.col("live_in").is_null() & (pl.col("fold") <= fold.number)
+    )
 
 
 def _new_events(store: Store, request: FoldRequest) -> pl.LazyFrame:

@@ -6,7 +6,7 @@ last ack come together), and in keeping a count beside the XOR, which two equal 
 Nothing here reads a clock, and the order in which a fold's events come makes no difference.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import reduce
@@ -88,7 +88,8 @@ def fold(
             rows.append(_first(root.arrivals()))
         else:
             late += len(root.events)
-    _settle_together(attempts, _groups(roots))
+    joined, replacing = _joined(roots), _replaced_together(ledger.settled, rows, attempts)
+    _settle_together(attempts, _connected([*joined, *replacing]))
     for attempt in attempts.values():
         rows.append(attempt)
         if attempt.state in (State.FAILED, State.TIMED_OUT) and attempt.attempt == in_flight[attempt.message]:
@@ -138,15 +139,60 @@ def _decide(
     return attempt
 
 
-def _groups(roots: Mapping[int, _Root]) -> list[set[int]]:
-    """The roots that share tuples, over any number of tuples, in groups."""
-    groups: dict[int, set[int]] = {}
+def _joined(roots: Mapping[int, _Root]) -> Iterator[tuple[int, int]]:
+    """Pairs of roots that share a tuple."""
     for root_id, root in roots.items():
         before = [root.pending.joined] if root.pending else []
         for other in before + [event.joined for event in root.of(Kind.JOIN)]:
             if other is not None:
-                both = groups.get(root_id, {root_id}) | groups.get(other, {other})
-                groups |= dict.fromkeys(both, both)
+                yield root_id, other
+
+
+def _replaced_together(
+    settled: Sequence[LedgerRow], others: Sequence[LedgerRow], attempts: dict[int, LedgerRow]
+) -> Iterator[tuple[int, int]]:
+    """Pairs of attempts that are to replace, by a replay, what was acked together.
+
+    They share no tuple yet. As long as one of them is still to come the others are not complete, and fail
+    where none will come.
+
+    Args:
+        others: rows of this fold of messages without an attempt in flight.
+    """
+    coming = {row.message for row in [*attempts.values(), *others] if row.state in LIVE}
+    ended = [row for row in [*settled, *others] if row.state in (State.DEAD_LETTER, State.LOST)]
+    newest = _newest(attempts.values())
+    replacing = [row for row in attempts.values() if row.attempt == newest[row.message]]
+    acked = [row for row in settled if row.state == State.ACKED and row.joined is not None]
+    there = {row.replaces for row in replacing}
+    for group in {row.joined for row in acked if row.root_id in there}:
+        members = [row for row in acked if row.joined == group]
+        missing = [row for row in members if row.root_id not in there]
+        ends = [_end(row, ended) for row in missing if row.message not in coming]
+        mine = [row for row in replacing if row.replaces in {member.root_id for member in members}]
+        for attempt in mine:
+            if any(ends) and attempt.state in (State.PENDING, State.ACKED):
+                reason = f"to be replaced together with {min(filter(None, ends))}"
+                attempt = replace(attempt, state=State.FAILED, reason=reason)
+            elif missing and attempt.state == State.ACKED:
+                attempt = replace(attempt, state=State.PENDING)
+            attempts[attempt.root_id] = attempt
+            yield mine[0].root_id, attempt.root_id
+
+
+def _end(acked: LedgerRow, ended: Iterable[LedgerRow]) -> str | None:
+    """How a message ended after an acked attempt; None where it did not."""
+    later = [row for row in ended if row.message == acked.message and row.attempt > acked.attempt]
+    last = max(later, key=lambda row: (row.attempt, row.state), default=None)
+    return f"{':'.join(map(str, last.message))}, which is {last.state}" if last else None
+
+
+def _connected(links: Iterable[tuple[int, int]]) -> list[set[int]]:
+    """The groups of roots that are linked, over any number of links."""
+    groups: dict[int, set[int]] = {}
+    for root_id, other in links:
+        both = groups.get(root_id, {root_id}) | groups.get(other, {other})
+        groups |= dict.fromkeys(both, both)
     return list({id(group): group for group in groups.values()}.values())
 
 

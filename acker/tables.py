@@ -5,7 +5,7 @@ store's own tables are written with the `deltalake` package, which takes millise
 takes half a second; with it, too, a client reads what it must know before it plans.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -100,11 +100,16 @@ def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str
 
 
 def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> bool:
-    """Append `rows` without Spark, once per (app, number): of clients that race, one's rows go in.
+    """Append `rows` without Spark, once per (app, number); see `append_all`."""
+    return append_all(table, rows, {app: number})
 
-    `rows` is any Arrow stream. For tables that Spark never writes: `deltalake` does not look at the
-    number, but it refuses to commit where another commit of the same app went in since `table` was
-    opened; and what had gone in before is seen here.
+
+def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool:
+    """Append `rows` without Spark in one commit that happens once for all of the (app, number) together.
+
+    Of clients that race, one's rows go in. `rows` is any Arrow stream. For tables that Spark never writes:
+    `deltalake` does not look at the numbers, but it refuses to commit where another commit of one of the
+    apps went in since `table` was opened; and what had gone in before is seen here.
 
     Returns:
         Whether this call's rows went in, and not another's.
@@ -112,15 +117,20 @@ def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> bool:
     Raises:
         StoreError: the rows could not be committed.
     """
-    if last_number(table, app) >= number:
+
+    def is_there(found: DeltaTable | None) -> bool:
+        return any(last_number(found, app) >= number for app, number in numbers.items())
+
+    if is_there(table):
         return False
-    once = CommitProperties(app_transactions=[Transaction(app, number)])
+    once = CommitProperties(app_transactions=[Transaction(app, number) for app, number in numbers.items()])
     try:
         write_deltalake(table, rows, mode="append", commit_properties=once)
     except DeltaError as error:
-        if last_number(open_table(table.table_uri), app) < number:
+        if not is_there(open_table(table.table_uri)):
+            which = ", ".join(f"{app} {number}" for app, number in numbers.items())
             raise StoreError(
-                f"The commit {app} {number} did not go into {table.table_uri}: {error} Run the command again."
+                f"The commit {which} did not go into {table.table_uri}: {error} Run the command again."
             ) from error
         return False
     return True

@@ -36,18 +36,37 @@ def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number
 
     Another run may have planned that number first; then its batch comes back, to be resumed.
     """
-    batch = Batch(
-        component=component.name,
+    batch = run.journal.append(_batch(run, component.name, kind, planned, number))
+    _tell(run, batch)
+    return batch
+
+
+def plan_all(
+    run: Run, kind: BatchKind, planned: Mapping[str, Range], numbers: Mapping[str, int]
+) -> list[Batch] | None:
+    """Append a batch of each of some components, in one commit; None if another run took a number."""
+    batches = [_batch(run, name, kind, each, numbers[name]) for name, each in planned.items()]
+    if not run.journal.append_all(batches):
+        return None
+    for batch in batches:
+        _tell(run, batch)
+    return batches
+
+
+def _batch(run: Run, component: str, kind: BatchKind, planned: Range, number: int) -> Batch:
+    return Batch(
+        component=component,
         number=number,
         kind=kind,
         input=planned,
-        edges=run.topology.edges(component.name),
+        edges=run.topology.edges(component),
         planned_at=run.clock(),
         run_id=run.run_id,
     )
-    batch = run.journal.append(batch)
-    run.tell("planned", component.name, batch.number, kind=batch.kind)
-    return batch
+
+
+def _tell(run: Run, batch: Batch) -> None:
+    run.tell("planned", batch.component, batch.number, kind=batch.kind)
 
 
 def finish(run: Run, component: Component, batch: Batch) -> None:

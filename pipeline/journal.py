@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from acker.errors import StoreError
 from acker.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
-from acker.tables import Store, append_rows, query
+from acker.tables import Store, append_all, query
 from pipeline.spouts import History, Range
 
 BatchKind = Literal["next", "replay", "retire"]
@@ -72,18 +72,26 @@ class Journal:
 
     def append(self, batch: Batch) -> Batch:
         """Plan a batch, and return the one that holds its number now: ours, or another run's."""
-        row = {
-            "component": batch.component,
-            "batch": batch.number,
-            "kind": batch.kind,
-            "input": json.dumps(batch.input, separators=(",", ":")),
-            "edges": list(batch.edges),
-            "planned_at": batch.planned_at,
-            "run_id": batch.run_id,
-        }
-        rows = pa.Table.from_pylist([row], SCHEMAS[BATCHES].arrow())
-        append_rows(self.store.require(BATCHES), rows, batch.component, batch.number)
+        self.append_all([batch])
         return self.read(batch.component, batch.number)
+
+    def append_all(self, batches: Sequence[Batch]) -> bool:
+        """Plan batches of several components in one commit; False where a number of them is taken."""
+        rows = [
+            {
+                "component": batch.component,
+                "batch": batch.number,
+                "kind": batch.kind,
+                "input": json.dumps(batch.input, separators=(",", ":")),
+                "edges": list(batch.edges),
+                "planned_at": batch.planned_at,
+                "run_id": batch.run_id,
+            }
+            for batch in batches
+        ]
+        table = pa.Table.from_pylist(rows, SCHEMAS[BATCHES].arrow())
+        numbers = {batch.component: batch.number for batch in batches}
+        return append_all(self.store.require(BATCHES), table, numbers)
 
     def read(self, component: str, number: int) -> Batch:
         """One planned batch.

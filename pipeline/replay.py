@@ -17,11 +17,12 @@ from acker.ledger import Fold, newest_fold
 from acker.quoting import check_text
 from acker.schemas import LEDGER, REPLAY_REQUESTS, SCHEMAS
 from acker.tables import append_rows, query
-from pipeline.batch import finish, plan, unfinished
+from pipeline.batch import finish, plan, plan_all, unfinished
 from pipeline.components import Component
 from pipeline.journal import Batch, messages_table
 from pipeline.run import Run
 from pipeline.selection import Emission, Matched, Selection, refuse_irreversible, select
+from pipeline.spouts import Range
 
 
 def plan_due(run: Run, spout: Component) -> Batch | None:
@@ -40,8 +41,11 @@ def plan_due(run: Run, spout: Component) -> Batch | None:
         f"ORDER BY retry_at, source_partition, source_offset LIMIT {run.topology.batch_rows}",
         ledger=run.store.require(LEDGER, fold.ledger_version),
     )
-    due = [Emission(**row) for row in rows]
-    return _plan_emissions(run, spout, due, fold, number)
+    planned = _emissions(run, spout.name, [Emission(**row) for row in rows], fold)
+    if planned is None:
+        return None
+    batch = plan(run, spout, "replay", planned, number)
+    return batch if batch.run_id == run.run_id else None
 
 
 def finish_unfinished(run: Run, spout: Component) -> None:
@@ -56,18 +60,14 @@ def size(batch: Batch) -> int:
     return sum(len(messages) for messages in batch.input["messages"].values())
 
 
-def _plan_emissions(
-    run: Run, spout: Component, messages: Iterable[Emission], fold: Fold, number: int
-) -> Batch | None:
-    emitted = _emitted_since(run, spout.name, fold)
-    chosen = [m for m in messages if (m.source_partition, m.source_offset) not in emitted]
-    if not chosen:
-        return None
-    by_partition: dict[str, list[tuple[int, int, int | None]]] = {}
-    for m in chosen:
-        by_partition.setdefault(m.source_partition, []).append((m.source_offset, m.attempt, m.replaces))
-    batch = plan(run, spout, "replay", {"messages": by_partition}, number)
-    return batch if batch.run_id == run.run_id else None
+def _emissions(run: Run, spout: str, messages: Iterable[Emission], fold: Fold) -> Range | None:
+    """The input of a replay's batch; None where nothing is left to emit."""
+    emitted = _emitted_since(run, spout, fold)
+    by_partition: dict[str, list[list[int | None]]] = {}
+    for m in messages:
+        if (m.source_partition, m.source_offset) not in emitted:
+            by_partition.setdefault(m.source_partition, []).append([m.source_offset, m.attempt, m.replaces])
+    return {"messages": by_partition} if by_partition else None
 
 
 def _emitted_since(run: Run, spout: str, fold: Fold) -> set[tuple[str, int]]:
@@ -84,7 +84,7 @@ def _emitted_since(run: Run, spout: str, fold: Fold) -> set[tuple[str, int]]:
 def plan_by_hand(
     run: Run, selection: Selection, why: str, requested_by: str, request_id: str | None = None
 ) -> tuple[Matched, list[Batch]]:
-    """Record a request and plan its batches.
+    """Record a request and plan its batches, all of them or none.
 
     Args:
         why: the reason, for the record.
@@ -97,19 +97,22 @@ def plan_by_hand(
     """
     check_text("The why", why)
     check_text("The name", requested_by)
-    numbers = _free_numbers(run)
-    fold = newest_fold(run.store)
-    matched = select(run.topology, run.store, selection)
-    refuse_irreversible(run.topology, matched)
-    _record(run, selection, matched, why, requested_by, request_id or uuid.uuid4().hex)
-    batches = []
-    for spout in run.topology.spouts:
-        messages = matched.messages.get(spout.name, [])
-        if messages and fold is not None:
-            batch = _plan_emissions(run, spout, messages, fold, numbers[spout.name])
-            if batch is not None:
-                batches.append(batch)
-    return matched, batches
+    request_id = request_id or uuid.uuid4().hex
+    while True:
+        numbers = _free_numbers(run)
+        fold = newest_fold(run.store)
+        matched = select(run.topology, run.store, selection)
+        refuse_irreversible(run.topology, matched)
+        _record(run, selection, matched, why, requested_by, request_id)
+        inputs = {
+            name: _emissions(run, name, messages, fold) for name, messages in matched.messages.items() if fold
+        }
+        planned = {name: each for name, each in inputs.items() if each is not None}
+        if not planned:
+            return matched, []
+        batches = plan_all(run, "replay", planned, numbers)
+        if batches is not None:  # else another run has planned meanwhile, perhaps these very messages
+            return matched, batches
 
 
 def _free_numbers(run: Run) -> dict[str, int]:

@@ -15,7 +15,7 @@ from acker.ledger import Fold, newest_fold, read_fold
 from acker.quoting import sql_name
 from acker.schemas import EVENTS, LEDGER, component_of, stream
 from acker.tables import query
-from acker.trims import Trim, append_trim, newest_trim
+from acker.trims import Trim, append_trim, counted_trim, newest_trim
 from acker.untracked import untracked
 from pipeline.journal import Batch, messages_table
 from pipeline.publish import passed
@@ -32,22 +32,36 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
     before = newest_trim(run.store)
     if fold is None:
         return {}
+    trim = before  # which may have been interrupted
     upto = _positions(run, fold, before, run.clock() - older_than)
     if upto != before.upto:
-        tuples = dict(before.tuples) | {
-            name: before.tuples.get(name, 0) + _published(run, name, before, Trim(0, upto))
-            for name, publication in run.topology.publications.items()
-            if publication.by and run.store.open(stream(name)) is not None
-        }
-        trim = append_trim(run.store, Trim(before.number + 1, upto, tuples), run.clock())
-    else:
-        trim = before  # which may have been interrupted
+        trim = append_trim(run.store, Trim(before.number + 1, upto, tuples=None), run.clock())
+    kept = _kept(run, newest_fold(run.store) or fold)
+    if any(kept.get(name, newest + 1) <= newest for name, newest in trim.upto.items()):
+        return {}  # a replay that was planned meanwhile needs them; the next trimming goes on
+    if trim.tuples is None:
+        counted = _counted(run, trim)
+        trim = append_trim(run.store, counted, run.clock())
+        if trim != counted:
+            return {}  # another trimming goes on
     for name, newest in trim.upto.items():
         gone = f"_batch <= {newest}"
         table = run.store.open(stream(name))
         if table is not None and table.file_uris(file_pruning_predicate=gone):
             run.spark.sql(f"DELETE FROM delta.{sql_name(run.store.path(stream(name)))} WHERE {gone}")
     return {name: newest - before.upto.get(name, 0) for name, newest in trim.upto.items()}
+
+
+def _counted(run: Run, announced: Trim) -> Trim:
+    """A trimming with what goes with it, and with all before."""
+    before = counted_trim(run.store)
+    assert before.tuples is not None
+    tuples = dict(before.tuples) | {
+        name: before.tuples.get(name, 0) + _published(run, name, before, announced)
+        for name, publication in run.topology.publications.items()
+        if publication.by and run.store.open(stream(name)) is not None
+    }
+    return Trim(announced.number + 1, announced.upto, tuples)
 
 
 def _published(run: Run, name: str, before: Trim, after: Trim) -> int:
@@ -64,11 +78,10 @@ def _positions(run: Run, fold: Fold, before: Trim, planned_before: datetime) -> 
     """
     edges = run.journal.edges()
     bolts = {bolt for found in edges.values() for bolt in found}
-    spouts = {component_of(name) for name in edges} - bolts
     first: dict[str, int] = {}
     found = (
         _untaken(run, fold, edges),
-        _kept(run, fold, sorted(spouts)),
+        _kept(run, fold),
         _unpublished(run),
         _held(run, fold),
     )
@@ -135,12 +148,8 @@ def _untaken(run: Run, fold: Fold, edges: Mapping[str, Iterable[str]]) -> dict[s
     return first
 
 
-def _kept(run: Run, fold: Fold, spouts: Iterable[str]) -> dict[str, int]:
-    """Spout -> the first of its batches with a root that is in flight, unpublished, or to be replaced.
-
-    Args:
-        spouts: all that ever planned a batch.
-    """
+def _kept(run: Run, fold: Fold) -> dict[str, int]:
+    """Spout -> the first of its batches with a root that is in flight, unpublished, or to be replaced."""
     new = f"(live_in = {fold.number} OR (live_in IS NULL AND fold > {passed(run)}))"
     rows = query(
         f"""
@@ -152,7 +161,9 @@ def _kept(run: Run, fold: Fold, spouts: Iterable[str]) -> dict[str, int]:
         ledger=run.store.require(LEDGER, fold.ledger_version),
     )
     kept = {row["spout"]: row["batch"] for row in rows}
-    for spout in spouts:
+    edges = run.journal.edges()
+    bolts = {bolt for found in edges.values() for bolt in found}
+    for spout in {component_of(name) for name in edges} - bolts:
         unseen = f"component = '{spout}' AND kind = 'replay' AND batch > {fold.logged.get(spout, 0)}"
         if any(_replaces(batch) for batch in run.journal.rows(unseen)):
             kept[spout] = 0

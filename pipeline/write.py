@@ -5,6 +5,7 @@ Rows that raise fail their messages and no others.
 
 from functools import partial, reduce
 
+import polars as pl
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -12,11 +13,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from acker.errors import BoltError
-from acker.events import Kind
+from acker.events import Kind, State
+from acker.frames import collect
 from acker.ids import root_id
+from acker.job import settled_rows
+from acker.ledger import newest_fold
 from acker.quoting import sql_name
 from acker.schemas import HELD, STREAM_PROPERTIES, stream
 from acker.steady import steady
+from acker.trims import newest_trim
 from pipeline.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
 from pipeline.components import Component
 from pipeline.journal import Batch, messages_table
@@ -29,6 +34,7 @@ from pipeline.targets import refusals
 _WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
 _ANY_POSITION = pa.table({"source_partition": [""], "source_offset": [0]})
 _UNREADABLE = ("variant", "geometry", "geography")  # for Polars
+LATE = "what it added to an aggregate was trimmed and cannot be taken back"
 _UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
 
 
@@ -91,6 +97,10 @@ def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
     kind, error = (
         F.col(name) if name in found.columns else F.lit(None).cast("string") for name in ("_kind", "_error")
     )
+    trimmed = _trimmed(run, batch) if batch.kind == "replay" else []
+    if trimmed:
+        is_late = F.col("_replaces").isin(trimmed)
+        kind, error = F.when(is_late, Kind.FAIL.value).otherwise(kind), F.when(is_late, LATE).otherwise(error)
     root = root_id(run.topology.name, spout.name, batch.number, F.col("_attempt"))
     if batch.kind == "next" and spout.reliable is not True:
         root = F.when(_is_tracked(spout, kind), root)
@@ -112,6 +122,21 @@ def _is_tracked(spout: Component, kind: Column) -> Column:
     if isinstance(spout.reliable, str):
         return kind.isNotNull() | F.expr(spout.reliable)
     return F.lit(spout.reliable)
+
+
+def _trimmed(run: Run, batch: Batch) -> list[int]:
+    """Acked roots to be replaced whose tuples may be gone, so that no published aggregate can take them back.
+
+    A replay of such is refused, but a trimming may begin between the choice and the plan. Here the plan
+    stands, and the trimming, which looks for plans before it deletes, or this look sees the other.
+    """
+    trim = newest_trim(run.store)
+    replaced = messages_table(batch.input)["replaces"].drop_null().to_pylist()
+    if not trim.number or not replaced or not any(each.by for each in run.topology.publications.values()):
+        return []
+    rows = settled_rows(run.store, newest_fold(run.store)).filter(pl.col("root_id").is_in(replaced))
+    found = collect(rows.filter(pl.col("state") == State.ACKED).select("root_id", "spout", "batch")).rows()
+    return [root for root, spout, number in found if number <= trim.upto.get(spout, 0)]
 
 
 def _replayed(run: Run, spout: Component, batch: Batch) -> DataFrame:

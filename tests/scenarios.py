@@ -586,6 +586,37 @@ SCENARIOS = (
             step(3, init(1, C, attempt=3, replaces=root(1)), ack(1, [C], attempt=3), rows=[(1, 3, "acked")]),
         ),
     ),
+    Scenario(
+        "messages that were acked together are replaced together",
+        (
+            step(0, init(1), init(2), join(2, 1), rows=[(1, 1, "acked"), (2, 1, "acked")]),
+            step(1, init(1, attempt=2, replaces=root(1)), rows=[(1, 2, "pending")]),
+            step(2, init(2, B, attempt=2, replaces=root(2)), rows=[(1, 2, "pending"), (2, 2, "pending")]),
+            step(3, ack(2, [B], attempt=2), rows=[(1, 2, "acked"), (2, 2, "acked")]),
+            step(4, init(2, A, attempt=3, replaces=root(2, 2)), rows=[(2, 3, "pending")]),
+            step(
+                5,
+                init(1, C, attempt=3, replaces=root(1, 2)),
+                fail(1, [C], attempt=3),
+                rows=[
+                    (n, n_th, state) for n in (1, 2) for n_th, state in ((3, "dead_letter"), (3, "failed"))
+                ],
+            ),
+        ),
+    ),
+    Scenario(
+        "a message that is to be replaced together with one that is lost fails",
+        (
+            step(0, init(1), init(2), join(2, 1), rows=[(1, 1, "acked"), (2, 1, "acked")]),
+            step(
+                1,
+                init(1, attempt=2, replaces=root(1)),
+                lost(2, attempt=2),
+                rows=[(1, 2, "failed"), (1, 3, "retrying"), (2, 2, "lost")],
+            ),
+            step(2, init(1, attempt=3, replaces=root(1)), rows=[(1, 3, "dead_letter"), (1, 3, "failed")]),
+        ),
+    ),
 )
 
 

@@ -125,7 +125,7 @@ def check(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     elif isinstance(batch.input, Frozen) and (me.op == "give up" or refused(world, s, me, batch)):
         yield "cannot run it", s, me._replace(step="log", memory=(batch, True))
     elif me.op != "retire":
-        yield "runs it", s, me._replace(step="write", memory=(batch, len(s.ledger)))
+        yield "runs it", s, me._replace(step="write", memory=(batch, len(s.ledger), len(s.trims)))
 
 
 def refused(world: Scenario, s: State, me: Process, batch: Batch) -> bool:

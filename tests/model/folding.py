@@ -1,6 +1,6 @@
 """A fold, step by step: it fixes the ledger and the clock, then one version of events, and commits."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tests.model.state import Event, Fold, Frozen, LedgerRow, Message, Process, Root, State
 from tests.model.world import Scenario
@@ -48,9 +48,9 @@ def commit(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
         yield f"fold {previous + 1} is there already", s, None
         return
     before = s.ledger[previous - 1] if previous else Fold(0, Frozen(), clock, (), ())
-    rows = decide(
-        world, before, new_events(s, before, version), clock, wait, world.topologies[me.topology].spouts
-    )
+    old = [row for each in s.ledger[:previous] for row in each.settled]
+    spouts = world.topologies[me.topology].spouts
+    rows = decide(world, before, old, new_events(s, before, version), clock, wait, spouts)
     live = tuple(row for row in rows if row.state in ("pending", "retrying"))
     settled = tuple(row for row in rows if row not in live)
     logged = Frozen({name: s.logged(name, version) for name in s.journal})
@@ -82,6 +82,7 @@ def new_events(s: State, before: Fold, version: int) -> list[Event]:
 def decide(
     world: Scenario,
     before: Fold,
+    settled: Sequence[LedgerRow],
     events: Iterable[Event],
     turn: int,
     wait: frozenset[Root],
@@ -109,18 +110,19 @@ def decide(
             )
         elif any(e.kind == "lost" for e in found):
             rows.append(LedgerRow(root, root.attempt, "lost"))
+    came = _newest(e.root for e in arrived)
+    still = [row for row in retrying if came.get(row.root.message, 0) < row.attempt]
+    gone = [row for row in still if row.root.spout not in spouts and world.on("spout gone")]
+    rows += [row._replace(state="lost") if row in gone else row for row in still if row.root not in attempts]
     if world.on("together"):
-        settle_together(world, attempts, groups(pending, by_root))
+        links = replaced_together(settled, rows, attempts) if world.on("replaced together") else []
+        settle_together(world, attempts, connected([*joined(pending, by_root), *links]))
     rows += attempts.values()
     rows += [
         follower(world, row)
         for row in attempts.values()
         if row.state in ("failed", "timed out") and row.reason != "superseded"
     ]
-    came = _newest(e.root for e in arrived)
-    still = [row for row in retrying if came.get(row.root.message, 0) < row.attempt]
-    gone = [row for row in still if row.root.spout not in spouts and world.on("spout gone")]
-    rows += [row._replace(state="lost") if row in gone else row for row in still if row.root not in attempts]
     return sorted(rows, key=lambda row: (row.root, row.attempt, row.state))
 
 
@@ -163,11 +165,42 @@ def judge(
     return row._replace(state="pending")
 
 
-def groups(pending: Mapping[Root, LedgerRow], events: Mapping[Root, Iterable[Event]]) -> list[set[Root]]:
-    """Roots that share tuples, over any number of tuples."""
+def joined(
+    pending: Mapping[Root, LedgerRow], events: Mapping[Root, Iterable[Event]]
+) -> list[tuple[Root, Root]]:
+    """Pairs of roots that share a tuple."""
     links = [(root, row.joined) for root, row in pending.items() if row.joined]
-    links += [(e.root, e.joined) for found in events.values() for e in found if e.joined]
-    return connected(links)
+    return links + [(e.root, e.joined) for found in events.values() for e in found if e.joined]
+
+
+def replaced_together(
+    settled: Sequence[LedgerRow], others: Sequence[LedgerRow], attempts: dict[Root, LedgerRow]
+) -> list[tuple[Root, Root]]:
+    """Pairs of attempts that replace what was acked together; none is complete while one is to come."""
+    live = {row.root.message for row in [*attempts.values(), *others] if row.state in ("pending", "retrying")}
+    ended = [row for row in [*settled, *others] if row.state in ("dead letter", "lost")]
+    newest = _newest(attempts)
+    replacing = [row for row in attempts.values() if row.attempt == newest[row.root.message]]
+    there = {row.replaces for row in replacing}
+    acked = [row for row in settled if row.state == "acked" and row.joined]
+    links = []
+    for group in {row.joined for row in acked if row.root in there}:
+        members = {row.root for row in acked if row.joined == group}
+        missing = members - there
+        ends = [
+            row
+            for row in ended
+            for old in missing
+            if row.root.message == old.message not in live and row.attempt > old.attempt
+        ]
+        mine = [row for row in replacing if row.replaces in members]
+        for row in mine:
+            links.append((mine[0].root, row.root))
+            if ends and row.state in ("pending", "acked"):
+                attempts[row.root] = row._replace(state="failed", reason="partner")
+            elif missing and row.state == "acked":
+                attempts[row.root] = row._replace(state="pending")
+    return links
 
 
 def connected(links: Iterable[tuple[Root, Root]]) -> list[set[Root]]:

@@ -57,7 +57,7 @@ def computed_again(world: Scenario, s: State, me: Process, batch: Batch) -> Iter
     if world.on("committed rows"):
         yield "", rows
         return
-    for what, again in outcomes(world, s, me, batch, len(s.ledger)):
+    for what, again in outcomes(world, s, me, batch, len(s.ledger), len(s.trims)):
         yield (
             f", computed again{what}",
             [r._replace(id=(*r.id[:1], batch.number, i)) for i, r in enumerate(again)],
@@ -69,9 +69,11 @@ def spout_events(world: Scenario, s: State, batch: Batch) -> Iterator[Event]:
         for root in row.roots:
             if row.kind == "lost":
                 yield Event(root, "lost", replaces=row.replaces)
-            else:
-                ids = frozenset((row.id, consumer) for consumer in batch.edges)
-                yield Event(root, "init", ids, len(ids), replaces=row.replaces)
+                continue
+            ids = frozenset((row.id, consumer) for consumer in batch.edges if row.kind == "")
+            yield Event(root, "init", ids, len(ids), replaces=row.replaces)
+            if row.kind == "fail":
+                yield Event(root, "fail")
 
 
 def bolt_events(world: Scenario, s: State, batch: Batch, own: list[Row]) -> tuple[list[Event], list[Event]]:

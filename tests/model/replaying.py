@@ -57,19 +57,14 @@ def replay_batch(
 
 
 def hand_numbers(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Fix the numbers, for all spouts. The code looks for unfinished batches before this and not after."""
+    """Fix the numbers, for all spouts."""
     spouts = world.topologies[me.topology].spouts
     numbers = tuple((spout, s.newest(spout) + 1) for spout in spouts)
     yield "fixes its numbers", s, me._replace(step="looks", memory=numbers)
 
 
-def hand_left(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Finish first what is unfinished: another run does, in the model."""
-    if all(s.unfinished(spout) is None for spout in world.topologies[me.topology].spouts):
-        yield "finds nothing unfinished", s, me._replace(step="numbers")
-
-
 def hand_looks(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Go on once nothing is unfinished: another run finishes it, in the model."""
     spouts = world.topologies[me.topology].spouts
     if not world.on("hand looks") or all(s.unfinished(spout) is None for spout in spouts):
         memory = me.memory, len(s.ledger)
@@ -97,7 +92,16 @@ def hand_select(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
 
 
 def hand_plan(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Plan the batches, spout by spout; whoever comes next finishes them."""
+    """Plan the batches, or start over where a number is taken; whoever comes next finishes them."""
+    if world.on("all or none"):
+        after = s
+        for batch in me.memory:
+            after, mine = appended(after, batch)
+            if not mine and world.on("won"):
+                yield "starts over", s, me._replace(step="numbers", memory=None)
+                return
+        yield f"plans {', '.join(f'{b.component} batch {b.number}' for b in me.memory)}", after, None
+        return
     first, *rest = me.memory
     s, mine = appended(s, first)
     what = f"plans {first.component} batch {first.number}" if mine else f"leaves {first.component}"
@@ -163,7 +167,6 @@ def refused(world: Scenario, s: State, me: Process, found: Iterable[LedgerRow]) 
 
 DUE = {"number": look, "late number": late_number, "left": left, "choose": choose}
 BY_HAND = {
-    "left": hand_left,
     "numbers": hand_numbers,
     "looks": hand_looks,
     "select": hand_select,

@@ -1,10 +1,10 @@
-"""What the model finds, as text: scenarios, walks, rules and gaps; each part tells whether all is well."""
+"""What the model finds, as text: scenarios, walks and rules; each part tells whether all is well."""
 
 import re
 from collections.abc import Callable, Iterable
 from time import perf_counter
 
-from tests.model.counterexamples import ALL, GAPS, MISSING, UNNEEDED, Counterexample
+from tests.model.counterexamples import ALL, UNNEEDED, Counterexample
 from tests.model.explore import Result, explore, walk
 from tests.model.rules import RULES
 from tests.model.world import Scenario
@@ -69,8 +69,7 @@ def rules(say: Say) -> bool:
         found, base = without(each), explore(each.world, limit=8_000)
         good &= found.fault is not None and base.fault is None
         also = f" (and without: {', '.join(each.also)})" if each.also else ""
-        missing = " [not in the code]" if each.rule in MISSING else ""
-        say(f"  {each.rule}: {RULES[each.rule]}{missing}{also}")
+        say(f"  {each.rule}: {RULES[each.rule]}{also}")
         say(f"      → {found.fault or 'NOTHING BREAKS'}  ({found.states:,} states)")
         show(found, say)
         if base.fault:
@@ -96,17 +95,6 @@ def unneeded(worlds: Iterable[Scenario], limit: int, say: Say) -> bool:
                 say(f"  without {rule}, {world.name}: {found.fault}")
                 show(found, say)
                 good = False
-    return good
-
-
-def gaps(say: Say) -> bool:
-    """Show what goes wrong all the same. Once one is mended, it has to become a scenario."""
-    good = True
-    for what, world in GAPS:
-        found = explore(world, limit=100_000)
-        say(f"  {what}\n      → {found.fault or 'NOTHING BREAKS: make it a scenario'}")
-        show(found, say)
-        good &= found.fault is not None
     return good
 
 

@@ -28,15 +28,17 @@ RULES = {
     "retrying apart": "retrying rows take no part in the grouping",
     "together": "joined roots settle together",
     "settled partner": "a partner that is no longer live counts as failed",
+    "replaced together": "attempts that replace what was acked together settle together",
     "spout gone": "a retrying row of a spout that is gone becomes lost",
     "retire": "what waits on an edge that is gone is failed",
     # replays
     "number first": "a replay fixes its number, then reads the ledger",
     "seen": "a replay leaves out what replays above the fold have emitted",
-    "won": "a replay that another plan forestalls leaves",
+    "won": "a replay that another plan forestalls leaves, or starts over",
     "in flight alone": "a replay by hand leaves messages in flight alone",
     "partners": "a replay by hand takes joined partners along",
     "root's batch": "the batch is part of a root's id",
+    "all or none": "a replay by hand plans the batches of all spouts in one commit",
     "hand looks": "a replay by hand looks for unfinished batches after it has fixed its numbers",
     "pinned": "the rows of a fold are read as of a version that holds them",
     # publishing
@@ -47,6 +49,8 @@ RULES = {
     "trim published": "only what all publishers have passed is trimmed",
     "trim taken": "only what every bolt among the edges has taken in is trimmed",
     "trim replaced": "what a planned replay is to replace is not trimmed",
+    "trim looks again": "a trim that has said how far it goes looks for replays before it deletes",
+    "late replay": "a replay fails those of its messages that were trimmed before it is written",
     "trim untracked": "untracked tuples that are held back are not trimmed",
     # spouts
     "max_pending": "max_pending counts each spout by itself",

@@ -98,7 +98,7 @@ def retirable(world: Scenario, s: State) -> set[str]:
 def occasional(world: Scenario, s: State) -> Iterator[tuple[Process, State]]:
     """Runs that somebody asks for."""
     if s.asked < len(world.hands) and replaying.has_wanted(world, s):
-        yield Process("by hand", "", "left", s.topology), s._replace(asked=s.asked + 1)
+        yield Process("by hand", "", "numbers", s.topology), s._replace(asked=s.asked + 1)
     if "give up" in world.ops:
         for bolt in world.topologies[s.topology].bolts:
             left = s.unfinished(bolt.name)

@@ -20,14 +20,21 @@ def read_positions(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     if upto != before:
         yield "chooses how far", s, me._replace(step="record", memory=(len(s.trims), upto))
     elif s.trims:
-        yield "goes on with the last trim", s, me._replace(step="delete", memory=None)
+        yield "goes on with the last trim", s, me._replace(step="look again", memory=None)
 
 
 def record(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     number, upto = me.memory
     if len(s.trims) == number:
         s = s._replace(trims=(*s.trims, upto))
-    yield f"records the trim of {dict(s.trims[-1])}", s, me._replace(step="delete", memory=None)
+    yield f"records the trim of {dict(s.trims[-1])}", s, me._replace(step="look again", memory=None)
+
+
+def look_again(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Go on unless a replay has been planned meanwhile that is to replace what is to go."""
+    first = needed(world, s, me.topology, len(s.ledger)) if world.on("trim looks again") else {}
+    if all(first.get(name, newest + 1) > newest for name, newest in s.trims[-1].items()):
+        yield "finds it still free", s, me._replace(step="delete")
 
 
 def delete(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
@@ -131,4 +138,10 @@ def held_untracked(world: Scenario, s: State) -> dict[str, int]:
     return first
 
 
-STEPS = {"fold": fix_fold, "positions": read_positions, "record": record, "delete": delete}
+STEPS = {
+    "fold": fix_fold,
+    "positions": read_positions,
+    "record": record,
+    "look again": look_again,
+    "delete": delete,
+}

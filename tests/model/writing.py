@@ -25,13 +25,13 @@ Outcome = tuple[str, State, Process | None]
 
 def write(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     """Append what the batch emits, fails and holds back to the stream, in one commit."""
-    batch, fold = me.memory
+    batch, fold, trims = me.memory
     after = me._replace(step="log", memory=(batch, False))
     stream = s.stream(batch.component)
     if stream.txn >= batch.number and world.on("append once"):
         yield "has been written meanwhile", s, after
         return
-    for what, rows in outcomes(world, s, me, batch, fold):
+    for what, rows in outcomes(world, s, me, batch, fold, trims):
         there = stream.batches.get(batch.number, ())
         rows = tuple(
             r._replace(id=(batch.component, batch.number, len(there) + i)) for i, r in enumerate(rows)
@@ -45,9 +45,13 @@ def write(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
 
 
 def outcomes(
-    world: Scenario, s: State, me: Process, batch: Batch, fold: int
+    world: Scenario, s: State, me: Process, batch: Batch, fold: int, trims: int
 ) -> Iterator[tuple[str, list[Row]]]:
-    """What a run of the batch may add to the stream. The first is that all goes well."""
+    """What a run of the batch may add to the stream. The first is that all goes well.
+
+    Args:
+        fold, trims: the newest fold, and how many trims there were, when the run looked.
+    """
     if isinstance(batch.input, Frozen):
         given = [row for taken in taken_in(world, s, batch) for row in taken]
         held = held_back(world, s, batch.component, batch.number - 1, fold)
@@ -61,7 +65,16 @@ def outcomes(
         offset for offset, attempt, _ in messages if attempt > 1 and (batch.component, offset) in world.gone
     }
     for lost in chosen(sorted(gone)):
-        yield failing(lost, "does not find"), emitted(world, batch, messages, lost)
+        rows = emitted(world, batch, messages, lost)
+        yield failing(lost, "does not find"), [late(world, s, me, row, trims) for row in rows]
+
+
+def late(world: Scenario, s: State, me: Process, row: Row, trims: int) -> Row:
+    """A spout's row, failed where published sums could not take back what it is to replace."""
+    old = row.replaces
+    if old is None or not trims or not world.topologies[me.topology].sums or not world.on("late replay"):
+        return row
+    return row._replace(kind="fail") if old.batch <= s.trims[trims - 1].get(old.spout, 0) else row
 
 
 def chosen(items: list[object]) -> Iterator[set[object]]:

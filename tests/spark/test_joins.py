@@ -4,10 +4,16 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker.errors import BoltError
+from acker.events import State
 from acker.retry import ExponentialBackoff
+from pipeline.acking import fold
+from pipeline.batch import finish
 from pipeline.bolts import collect_anchors, fail_when, merge_anchors
-from pipeline.cycle import run_cycle
+from pipeline.cycle import run_bolt, run_cycle
+from pipeline.publish import publish
+from pipeline.replay import plan_by_hand
 from pipeline.reports import audit_report
+from pipeline.selection import Selection
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 
@@ -70,6 +76,25 @@ def test_messages_whose_tuples_were_joined_fail_together_and_are_published_toget
     assert place.rows("paid") == [(1, "ann", 100), (2, "bob", 200), (3, "bob", 300), (4, "eve", 0)]
     assert place.rows("lines") == [("ann paid 100",), ("bob paid 500",), ("eve paid 0",)]
     assert place.rows("seen") == sorted(2 * [(1,), (2,), (3,), (4,)])
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_what_was_acked_together_is_replaced_together_or_not_at_all(joined, place, states):
+    run, outage = joined
+    outage.unlink()
+    run_cycle(run)
+    paid, lines = place.rows("paid"), place.rows("lines")
+    bob = Selection(states=(State.ACKED,), spout="orders", positions=(("0", 2),))
+    matched, batches = plan_by_hand(run, bob, "why", "me")
+    assert matched.count == 4
+    for batch in batches:  # of which one is folded, and runs through the bolts, before the other is emitted
+        finish(run, run.topology.components[batch.component], batch)
+        for bolt in run.topology.bolts:
+            run_bolt(run, bolt)
+        fold(run)
+        publish(run)
+        assert (place.rows("paid"), place.rows("lines")) == (paid, lines) or batch == batches[-1]
+    assert {state for _, attempt, state in states(run) if attempt == 2} == {"acked"}
     assert audit_report(run.topology, run.store).passed
 
 

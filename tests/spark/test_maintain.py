@@ -7,10 +7,12 @@ from pyspark.sql import functions as F
 
 from acker.errors import TopologyError
 from acker.events import State
+from acker.retry import ExponentialBackoff
 from acker.tables import query
 from acker.trims import Trim, append_trim, newest_trim
 from pipeline.acking import fold
 from pipeline.aggregates import Count, Sum
+from pipeline.batch import finish
 from pipeline.cycle import run_bolt, run_cycle, run_spout
 from pipeline.maintain import compact, vacuum
 from pipeline.publish import publish
@@ -29,7 +31,7 @@ COMPONENTS = ("numbers", "doubled", "summed")
 @pytest.fixture
 def run(place):
     """Numbers that are published doubled, and added up by whether they are odd."""
-    topology = Topology("kept", message_timeout=None)
+    topology = Topology("kept", message_timeout=None, retry=ExponentialBackoff(limit=1))
     numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id"))
 
     @topology.bolt(numbers)
@@ -141,6 +143,40 @@ def test_what_a_replay_replaces_stays_until_it_was_replaced(place, run):
     assert trim_streams(run, DAY) == dict.fromkeys(COMPONENTS, 1)
     assert place.rows("sums") == [(False, 2, 6), (True, 2, 4)]
     assert audit_report(run.topology, run.store).passed
+
+
+@pytest.fixture
+def replayed_while_trimmed(place, run):
+    """Replay number 1 by hand, while a trimming that looked before has said that its tuples go."""
+
+    def begin(written):
+        a_day_later(place, run)
+        first = Selection(states=(State.ACKED,), positions=(("0", 1),))
+        _, (batch,) = plan_by_hand(run, first, "why", "me")
+        if written:
+            finish(run, run.topology.components["numbers"], batch)
+        append_trim(run.store, Trim(1, dict.fromkeys(COMPONENTS, 1), tuples=None), run.clock())
+        assert trim_streams(run, DAY) == {}
+        assert batches(run, "summed") == [1, 2]
+        place.clock.advance(3600)
+        run_cycle(run)
+        assert audit_report(run.topology, run.store).passed
+        trim_streams(run, DAY)
+        assert 1 not in batches(run, "summed")
+        assert place.rows("sums") == [(False, 2, 6), (True, 2, 4)]
+        assert audit_report(run.topology, run.store).passed
+
+    return begin
+
+
+def test_a_trimming_waits_for_a_replay_that_was_written_meanwhile(states, run, replayed_while_trimmed):
+    replayed_while_trimmed(written=True)
+    assert (1, 2, "acked") in states(run)
+
+
+def test_a_replay_that_is_written_after_its_messages_were_trimmed_fails(states, run, replayed_while_trimmed):
+    replayed_while_trimmed(written=False)
+    assert (1, 2, "dead_letter") in states(run)
 
 
 def test_events_go_once_they_are_folded_and_old(place, run):

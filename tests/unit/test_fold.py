@@ -35,18 +35,21 @@ def agree(history: Scenario) -> None:
     before, live = Ledger(), ()
     for step, after in zip(history.steps, ledgers(history), strict=True):
         assert after.turn is not None
-        late, rows = fold(history, step, after.turn, live)
+        late, rows = fold(history, step, after.turn, live, before.settled)
         assert Counter(rows) == Counter(written(before, after))
         assert late == after.late
         before, live = after, tuple(row for row in rows if row.state in LIVE)
 
 
-def fold(history: Scenario, step: Step, turn: Turn, live: Sequence[LedgerRow]) -> tuple[int, list[LedgerRow]]:
+def fold(
+    history: Scenario, step: Step, turn: Turn, live: Sequence[LedgerRow], settled: Sequence[LedgerRow]
+) -> tuple[int, list[LedgerRow]]:
     """One fold as `acker.job` runs it: the late events, and the rows."""
     attempts = [row.attempt for row in live] + [event.attempt or 1 for event in step.events]
     found = ledger_rows(
         FoldInput(
             live=frame(live, LEDGER),
+            settled=frame(settled, LEDGER),
             events=frame(step.events, EVENTS),
             waiting=pl.LazyFrame({"root_id": list(step.waiting)}, {"root_id": pl.Int64}),
             spouts=step.spouts,
