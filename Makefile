@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-faults run bench requirements clean
+.PHONY: help setup check test test-faults mutants run bench requirements clean
 
 python := .venv/bin/python
 typed := acker pipeline bench dags
@@ -20,6 +20,9 @@ test: setup ## All tests, on a Spark server of their own; ARGS goes to pytest
 
 test-faults: setup ## Every fault that make test tries a part of; ARGS goes to pytest
 	$(python) -m pytest tests/faults --all-faults $(ARGS)
+
+mutants: setup ## Deliberate bugs, each of which a test must catch; ARGS chooses some by words
+	$(python) -m tests.mutants $(ARGS)
 
 run: setup ## The demonstration under Airflow; ONCE=1 ends by itself, LINES=1000000 sets its size
 	$(python) -m pipeline.demo

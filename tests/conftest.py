@@ -13,12 +13,13 @@ from pipeline.settings import Settings
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-faults", action="store_true", help="also the cases marked thorough")
+    parser.addoption("--home", help="folder of a Spark server that runs already, to be used and left alone")
 
 
 @pytest.fixture(scope="session")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def settings(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of the shared server. The developer's own environment takes no part in them."""
-    home = tmp_path_factory.mktemp("home")
+    home = pytestconfig.getoption("--home") or tmp_path_factory.mktemp("home")
     return Settings.from_env({"PIPELINE_HOME": str(home), "PIPELINE_DRIVER_MEMORY": "2g"})
 
 

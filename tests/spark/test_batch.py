@@ -16,9 +16,12 @@ class Stopped(Exception):
     pass
 
 
-def stop_when_written(step):
-    if (step.component, step.name) == ("drawn", "written"):
-        raise Stopped
+def stop_when_written(component):
+    def on_step(step):
+        if (step.component, step.name) == (component, "written"):
+            raise Stopped
+
+    return on_step
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,7 @@ def resumed(shared_place):
 
     topology.publish(drawn, to=shared_place.path("drawn"))
     with pytest.raises(Stopped):
-        run_cycle(shared_place.run(topology, stop_when_written))
+        run_cycle(shared_place.run(topology, stop_when_written("drawn")))
     calls.append(None)
     run = shared_place.run(topology)
     run_cycle(run)
@@ -81,3 +84,15 @@ def test_a_tuple_that_is_gone_from_its_stream_is_not_consumed(place):
         (False, 0),
         (False, 1),
     ]
+
+
+def test_a_batch_is_taken_once_it_is_logged_and_not_before(place):
+    topology = Topology("early")
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
+    kept = topology.bolt(numbers, name="kept")(lambda tuples: tuples)
+    with pytest.raises(Stopped):
+        run_spout(place.run(topology, stop_when_written("numbers")), numbers)
+    run = place.run(topology)
+    assert run_bolt(run, kept) == 0
+    run_spout(run, numbers)
+    assert run_bolt(run, kept) == 1

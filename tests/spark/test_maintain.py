@@ -1,5 +1,6 @@
 """Maintenance: what goes is what nobody needs, and nothing else that anybody sees changes."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,6 +14,7 @@ from acker.trims import Trim, append_trim, newest_trim
 from pipeline.acking import fold
 from pipeline.aggregates import Count, Sum
 from pipeline.batch import finish
+from pipeline.collector import RichBolt
 from pipeline.cycle import run_bolt, run_cycle, run_spout
 from pipeline.maintain import compact, vacuum
 from pipeline.publish import publish
@@ -95,6 +97,31 @@ def test_what_is_in_flight_holds_its_batch_and_all_after_it(place, run):
     run_cycle(run)
     assert place.rows("sums") == [(False, 2, 6), (True, 3, 9)]
     assert audit_report(run.topology, run.store).passed
+
+
+class Keeper(RichBolt):
+    """Holds back every tuple that it is given."""
+
+    def execute(self, tup, collector):
+        pass
+
+
+def test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile(place):
+    topology = Topology("held", message_timeout=None)
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
+    topology.rich_bolt(numbers, schema="id bigint")(Keeper)
+    run = place.run(topology)
+    run_cycle(run)
+    place.clock.advance(60)
+
+    def clock():
+        """The trimming looks at it once it has found the newest fold."""
+        fold(run)
+        compact(run)
+        return place.clock()
+
+    assert trim_streams(replace(run, clock=clock), timedelta(0)) == {}
+    assert batches(run, "numbers") == [1]
 
 
 def test_what_a_publisher_has_yet_to_publish_stays(place, run):

@@ -14,7 +14,7 @@ from acker.tables import query
 from pipeline.acking import fold
 from pipeline.batch import finish, plan
 from pipeline.bolts import fail_when
-from pipeline.cycle import run_cycle, run_spout
+from pipeline.cycle import run_bolt, run_cycle, run_spout
 from pipeline.replay import plan_by_hand, plan_due
 from pipeline.reports import audit_report
 from pipeline.selection import Selection, select
@@ -53,6 +53,30 @@ def test_a_replay_by_hand_does_not_pass_over_a_batch_that_another_run_has_planne
         finish(run, spout, batch)
     run_cycle(run)
     assert audit_report(run.topology, run.store).acked == 3
+
+
+def test_a_late_fail_of_one_attempt_is_not_one_of_the_next(place, states):
+    topology = Topology("late", retry=ExponentialBackoff(initial_seconds=60))
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
+    outage = place.folder / "outage"
+
+    def failing(tuples):
+        return tuples.withColumn("_error", fail_when(F.lit(outage.exists()), "down"))
+
+    fast, slow = (topology.bolt(numbers, name=name)(failing) for name in ("fast", "slow"))
+    run = place.run(topology)
+    outage.touch()
+    run_spout(run, numbers)
+    run_bolt(run, fast)
+    fold(run)
+    run_bolt(run, slow)
+    outage.unlink()
+    place.clock.advance(60)
+    run_spout(run, numbers)
+    fold(run)
+    assert states(run) == [(1, 1, "failed"), (1, 2, "pending")]
+    run_cycle(run)
+    assert states(run) == [(1, 1, "failed"), (1, 2, "acked")]
 
 
 def chosen(run, **conditions):

@@ -13,8 +13,9 @@ import pytest
 
 from acker.errors import StoreError
 from acker.events import Event, LedgerRow, State
-from acker.job import FoldRequest, run_fold
-from acker.ledger import Fold, fold_counts, newest_fold
+from acker.frames import collect
+from acker.job import FoldRequest, live_rows, run_fold
+from acker.ledger import Fold, fold_counts, highest_attempt, newest_fold
 from acker.oracle import Ledger
 from acker.retry import delay_after
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
@@ -116,6 +117,22 @@ def test_a_fold_goes_on_from_the_one_before(store: Store) -> None:
     second, _ = run_fold(store, request(2, first))
     assert fold_counts(store, second) == {"acked": 1, "late": 0, "pending": 1}
     assert ledger_of(store, "fold = 2") == Counter(written(*folded(1)))
+
+
+def test_rows_that_settled_lie_apart_from_those_that_live_on(store: Store) -> None:
+    run_fold(store, request(1))
+    _, after = folded(0)
+    assert ledger_of(store, "live_in = 1") == Counter(after.live)
+    assert ledger_of(store, "live_in IS NULL") == Counter(after.settled)
+
+
+def test_a_fold_is_read_as_it_was_although_a_later_one_was_compacted_since(store: Store) -> None:
+    first, _ = run_fold(store, request(1))
+    run_fold(store, request(2, first))
+    store.change(LEDGER, lambda table: table.delete("live_in < 2"))
+    live = collect(live_rows(store, first).select("source_offset", "state"))
+    assert sorted(live.rows()) == [(2, "retrying"), (3, "pending")]
+    assert (fold_counts(store, first), highest_attempt(store, first)) == (COUNTS, 2)
 
 
 def test_a_fold_whose_events_are_gone_says_which_file_and_commits_nothing(store: Store) -> None:

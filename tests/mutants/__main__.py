@@ -1,0 +1,134 @@
+"""Makes one deliberate bug at a time in a copy of the tree, and sees whether its tests catch it.
+
+The tests must pass as long as the copy is sound. All that need Spark share one server, of the tree itself.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from pipeline.session import owned_session
+from pipeline.settings import PROJECT_ROOT, Settings
+from tests.mutants.listed import MUTANTS, Mutant, markdown
+
+LONGEST_SECONDS = 180  # of one run of pytest on a mutant, which may never end
+ENVIRONMENT = {
+    "PYTHONDONTWRITEBYTECODE": "1",  # that of a mutant could outlive it
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # a second for each run
+}
+NEEDS_SPARK = "tests/spark/"
+# What Python raises of code that makes no sense: such a mutant has shown nothing.
+SENSELESS = ("SyntaxError", "IndentationError", "NameError", "ImportError", "ModuleNotFoundError")
+
+
+class Trial:
+    """A copy of the tree in which tests run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "tree"
+        self.home = folder / "home"  # of the Spark server
+        self._pytest = folder / "pytest"
+        self._report = folder / "report.xml"
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        found = subprocess.run(listed, cwd=PROJECT_ROOT, check=True, capture_output=True, text=True).stdout
+        for name in filter(None, found.split("\0")):
+            if (PROJECT_ROOT / name).is_file():  # else it was deleted
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(PROJECT_ROOT / name, self.folder / name)
+        for name in (".venv", "jars"):
+            (self.folder / name).symlink_to(PROJECT_ROOT / name)
+
+    def run(self, tests: Iterable[str], seconds: float | None = None) -> tuple[list[str], str]:
+        """What each test that failed said, and what went wrong with the run as a whole.
+
+        Args:
+            seconds: after which pytest is killed.
+        """
+        self._report.unlink(missing_ok=True)
+        options = ["-p", "no:cacheprovider", f"--basetemp={self._pytest}", f"--junit-xml={self._report}"]
+        command = [sys.executable, "-m", "pytest", *options, f"--home={self.home}", *tests]
+        with subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=os.environ | ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                told, _ = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return [], f"no end after {seconds} s"
+        if process.returncode not in (0, 1):  # no test failed: pytest could not collect them
+            return [], told
+        cases = list(ElementTree.parse(self._report).iter("testcase"))
+        if any(case.find("skipped") is not None for case in cases):
+            return [], "a test was skipped"
+        return [case[0].get("message") or "" for case in cases if len(case)], ""
+
+    def caught(self, mutant: Mutant) -> str | None:
+        """Why a mutant is not caught by all the tests that should catch it; None where it is."""
+        file = self.folder / mutant.file
+        sound = file.read_text()
+        file.write_text(mutant.applied_to(sound))
+        try:
+            messages, trouble = self.run(mutant.tests, LONGEST_SECONDS)
+        finally:
+            file.write_text(sound)
+        senseless = next((message for message in messages if message.startswith(SENSELESS)), None)
+        if trouble or senseless:
+            return f"the tests did not run: {trouble or senseless}"
+        survived = len(mutant.tests) - len(messages)
+        return f"survived {survived} of {len(mutant.tests)} tests" if survived else None
+
+
+def main() -> int:
+    """Try the mutants. Exit code 1 where a test fails without one, or one survives."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("words", nargs="*", help="only those with one of these in their name, file or tests")
+    parser.add_argument("--list", action="store_true", help="print the table of docs/testing.md")
+    asked = parser.parse_args()
+    if asked.list:
+        print(markdown(MUTANTS))
+        return 0
+    chosen = [m for m in MUTANTS if not asked.words or any(m.mentions(word) for word in asked.words)]
+    tests = list(dict.fromkeys(test for mutant in chosen for test in mutant.tests))
+    started = time.monotonic()
+    with ExitStack() as stack:
+        trial = Trial(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-"))))
+        if any(test.startswith(NEEDS_SPARK) for test in tests):
+            home = {"PIPELINE_HOME": str(trial.home), "PIPELINE_DRIVER_MEMORY": "2g"}
+            stack.enter_context(owned_session(Settings.from_env(home)))
+        messages, trouble = trial.run(tests)
+        if messages or trouble:
+            print("Without any mutant the tests should pass, but:", *messages, trouble, sep="\n")
+            return 1
+        print(f"{len(tests)} tests pass without a mutant ({time.monotonic() - started:.0f} s).\n", flush=True)
+        survivors = [mutant for mutant in chosen if not tried(trial, mutant)]
+    print(f"\n{len(chosen) - len(survivors)} of {len(chosen)} mutants caught", end=" ")
+    print(f"in {time.monotonic() - started:.0f} s.")
+    return 1 if survivors else 0
+
+
+def tried(trial: Trial, mutant: Mutant) -> bool:
+    """Whether a mutant is caught; prints its row of the table."""
+    started = time.monotonic()
+    fault = trial.caught(mutant)
+    by = ", ".join(mutant.names) if fault is None else f"NOT CAUGHT: {fault}"
+    print(f"{mutant.name:<66} {time.monotonic() - started:5.1f} s  {by}", flush=True)
+    return fault is None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,440 @@
+"""The deliberate bugs: what each takes away from the guarantees, and the tests that must see it.
+
+A mutant's text must be there exactly once, which a unit test checks; where the code has moved on, the mutant
+moves with it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+JOB = "tests/unit/test_job.py::"
+JOURNAL = "tests/unit/test_journal.py::"
+BATCH = "tests/spark/test_batch.py::"
+CHANGES = "tests/spark/test_changes.py::"
+MAINTAIN = "tests/spark/test_maintain.py::"
+REPLAY = "tests/spark/test_replay.py::"
+RICH = "tests/spark/test_rich_bolts.py::"
+PUBLISH = "tests/spark/test_publish.py::"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A deliberate bug.
+
+    Args:
+        name: what the code does wrongly then.
+        text: what is there in `file`, once.
+        instead: what takes its place.
+        tests: pytest's ids of those that must all fail; the cheapest that can.
+    """
+
+    name: str
+    file: str
+    text: str
+    instead: str
+    tests: tuple[str, ...]
+
+    def applied_to(self, code: str) -> str:
+        """The code of the file with the bug in it.
+
+        Raises:
+            ValueError: the mutant is stale.
+        """
+        found = code.count(self.text)
+        if found != 1:
+            raise ValueError(
+                f"The mutant {self.name!r} is stale: its text is {found} times in {self.file} and not once."
+            )
+        mutated = code.replace(self.text, self.instead)
+        compile(mutated, self.file, "exec")
+        return mutated
+
+    def mentions(self, word: str) -> bool:
+        """Whether its name, its file or one of its tests has the word in it."""
+        return any(word in text for text in (self.name, self.file, *self.tests))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tests' names, without their files."""
+        return tuple(test.partition("::")[2] for test in self.tests)
+
+
+def scenario(name: str) -> tuple[str, ...]:
+    """A scenario of the fold that must go wrong."""
+    return (f"tests/unit/test_fold.py::test_a_scenario_goes_in_frames_as_in_the_oracle[{name}]",)
+
+
+def markdown(mutants: Iterable[Mutant]) -> str:
+    """The mutants as the table of docs/testing.md."""
+    rows = [f"| {m.name} | `{m.file}` | {', '.join(f'`{name}`' for name in m.names)} |" for m in mutants]
+    return "\n".join(["| mutant | in | caught by |", "|---|---|---|", *rows])
+
+
+MUTANTS = (
+    # Commits that happen once.
+    Mutant(
+        "an append without Spark leaves its transaction number out",
+        "acker/tables.py",
+        ", commit_properties=once)",
+        ")",
+        (f"{JOB}test_a_fold_that_is_repeated_after_its_commit_changes_nothing",),
+    ),
+    Mutant(
+        "an append without Spark does not look for its number",
+        "acker/tables.py",
+        "    if last_number(table, app) >= number:\n        return False\n",
+        "",
+        (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
+    ),
+    Mutant(
+        "an append of Spark's leaves its transaction number out",
+        "acker/tables.py",
+        '.option("txnAppId", app).option("txnVersion", number)',
+        "",
+        (f"{BATCH}test_a_batch_is_taken_once_it_is_logged_and_not_before",),
+    ),
+    Mutant(
+        "a fold counts the events of folded batches again",
+        "acker/ledger.py",
+        "AND batch > {folded.get(name, 0)} AND",
+        "AND",
+        (f"{JOB}test_a_fold_goes_on_from_the_one_before",),
+    ),
+    # Plan, write, log.
+    Mutant(
+        "a run follows its own plan and not the journal's",
+        "pipeline/journal.py",
+        "        return self.read(batch.component, batch.number)\n",
+        "        return batch\n",
+        (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
+    ),
+    Mutant(
+        "a bolt passes over the batch that was left unfinished",
+        "pipeline/batch.py",
+        "    left = unfinished(run, bolt.name)\n    if left is not None:\n        return left\n",
+        "",
+        (f"{RICH}test_a_run_that_is_stopped_at_every_step_joins_each_pair_once",),
+    ),
+    Mutant(
+        "a batch takes in what is there when it runs and not what was planned",
+        "pipeline/journal.py",
+        'batch.component, each["after"], each["upto"])',
+        'batch.component, each["after"], self.logged(upstream))',
+        (
+            "tests/spark/test_topology_runs.py::"
+            "test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read",
+        ),
+    ),
+    Mutant(
+        "a batch is logged before it is written",
+        "pipeline/batch.py",
+        "    if refused is None:\n        if not written:\n            write(run, component, batch)\n",
+        "    if refused is None:\n        if not written:\n"
+        "            log(run, batch, None if component.is_spout else run.journal.inputs(batch))\n"
+        "            write(run, component, batch)\n",
+        (f"{BATCH}test_a_batch_is_taken_once_it_is_logged_and_not_before",),
+    ),
+    Mutant(
+        "a batch that nobody wrote is logged",
+        "acker/log.py",
+        "        store.require(stream(request.component))",
+        "        store.open(stream(request.component))",
+        ("tests/unit/test_log.py::test_a_batch_that_nobody_wrote_acks_nothing",),
+    ),
+    Mutant(
+        "a bolt takes a batch before it is logged, so acks come before inits",
+        "pipeline/batch.py",
+        "run.journal.numbers_for(upstream, consumer, taken, run.journal.logged(upstream))",
+        "run.journal.numbers_for(upstream, consumer, taken, run.journal.newest_number(upstream))",
+        (f"{BATCH}test_a_batch_is_taken_once_it_is_logged_and_not_before",),
+    ),
+    Mutant(
+        "the log leaves out what was emitted",
+        "acker/log.py",
+        '(pl.col("id").fill_null(0) ^ pl.col("id_emitted").fill_null(0)).alias("ack_val")',
+        'pl.col("id").fill_null(0).alias("ack_val")',
+        (f"{CHANGES}test_a_bolt_with_another_function_goes_on_where_the_other_was",),
+    ),
+    Mutant(
+        "a tuple that two bolts read is one edge",
+        "acker/ids.py",
+        "row) for consumer in consumers]",
+        "row) for consumer in consumers[:1]]",
+        ("tests/unit/test_ids.py::test_a_tuple_that_two_bolts_read_is_two_edges",),
+    ),
+    Mutant(
+        "an attempt has the ids of the one before",
+        "acker/ids.py",
+        '        attempt,\n        steady(batch, "_source_offset", "bigint"),\n',
+        "",
+        (f"{REPLAY}test_a_late_fail_of_one_attempt_is_not_one_of_the_next",),
+    ),
+    Mutant(
+        "an anchor of another batch is taken",
+        "pipeline/bolts.py",
+        'F.when(_is_mine(anchor, secret), anchor["_root_id"]).otherwise(foreign)',
+        'F.when(F.lit(True), anchor["_root_id"]).otherwise(foreign)',
+        ("tests/spark/test_joins.py::test_an_anchor_of_nobody_is_refused",),
+    ),
+    # The fold.
+    Mutant(
+        "a fold believes the XOR without the count",
+        "acker/fold.py",
+        '(pl.col("ack_val") == 0) & (pl.col("outstanding") == 0)',
+        '(pl.col("ack_val") == 0)',
+        scenario("two equal ids make a zero that the count does not believe"),
+    ),
+    Mutant(
+        "a fold believes the count without the XOR",
+        "acker/fold.py",
+        '(pl.col("ack_val") == 0) & (pl.col("outstanding") == 0)',
+        '(pl.col("outstanding") == 0)',
+        scenario("a count of nothing outstanding is no ack while the XOR differs"),
+    ),
+    Mutant(
+        "a zero wins over a fail",
+        "acker/fold.py",
+        '| (pl.col("fails") > 0) | (pl.col("inits") > 1))',
+        '| (pl.col("inits") > 1))',
+        scenario("a fail wins over a zero in the same fold"),
+    ),
+    Mutant(
+        "two equal inits are an ack",
+        "acker/fold.py",
+        '| (pl.col("fails") > 0) | (pl.col("inits") > 1))',
+        '| (pl.col("fails") > 0))',
+        scenario("two identical inits cancel and are still no ack"),
+    ),
+    Mutant(
+        "an attempt settles although a later one is in flight",
+        "acker/fold.py",
+        '.when(pl.col("superseded") | (',
+        ".when((",
+        scenario("an attempt is superseded by the init of its successor and not tried again"),
+    ),
+    Mutant(
+        "late events write anew what has settled",
+        "acker/fold.py",
+        'return sums.filter((pl.col("inits") > 0) | (pl.col("losses") > 0))',
+        "return sums",
+        scenario("late acks and fails of a settled root are counted and change nothing"),
+    ),
+    Mutant(
+        "a message that waits for its retry is acked by the zero of its old root",
+        "acker/fold.py",
+        'return self.live.filter(pl.col("state") == State.PENDING)',
+        "return self.live",
+        scenario("a retrying message is not acked by the zero of its old root"),
+    ),
+    Mutant(
+        "a message that waits for its retry is forgotten by the next fold",
+        "acker/fold.py",
+        ", _followers(decided, fold), _still_retrying(fold)]",
+        ", _followers(decided, fold)]",
+        scenario("a late success of a timed out attempt does not ack its message"),
+    ),
+    Mutant(
+        "joined messages settle apart",
+        "acker/fold.py",
+        "decided = _settled_together(_decided(fold), fold)",
+        "decided = _decided(fold)",
+        scenario("messages that are joined are acked together, when the last of them is complete"),
+    ),
+    Mutant(
+        "a dead letter is tried again",
+        "acker/fold.py",
+        'again = pl.col("delay").is_not_null()',
+        "again = pl.lit(True)",
+        scenario("a message whose attempts are used up is a dead letter"),
+    ),
+    Mutant(
+        "what has settled lies where a compaction deletes it",
+        "acker/job.py",
+        'pl.when("live").then(number).alias("live_in")',
+        'number.alias("live_in")',
+        (f"{JOB}test_rows_that_settled_lie_apart_from_those_that_live_on",),
+    ),
+    # Timeouts and retries.
+    Mutant(
+        "a timeout does not wait for tuples that wait for a bolt",
+        "acker/fold.py",
+        '(age >= turns) & pl.col("waits").is_null()',
+        "(age >= turns)",
+        scenario("a root whose tuples wait for a bolt is not timed out"),
+    ),
+    Mutant(
+        "a fold does not look for tuples that wait for a bolt",
+        "pipeline/acking.py",
+        "waiting=waiting(run, logged),",
+        "waiting={},",
+        ("tests/spark/test_outage.py::test_messages_that_waited_out_an_outage_go_on_where_they_were",),
+    ),
+    Mutant(
+        "an outage is as many turns as it had windows",
+        "acker/timeouts.py",
+        "previous.number + (window > previous.window)",
+        "previous.number + max(0, window - previous.window)",
+        ("tests/unit/test_timeouts.py::test_many_windows_without_a_fold_are_one_turn",),
+    ),
+    Mutant(
+        "a delay that overflows starts anew",
+        "acker/retry.py",
+        "            return self.cap_seconds\n",
+        "            return self.initial_seconds\n",
+        ("tests/unit/test_retry.py::test_the_ten_thousandth_failure_does_not_overflow[1e+300-3600.0]",),
+    ),
+    Mutant(
+        "a message is tried once more than its limit",
+        "acker/retry.py",
+        "failures > self.limit:",
+        "failures > self.limit + 1:",
+        ("tests/unit/test_retry.py::test_the_failure_after_the_limit_gives_the_message_up",),
+    ),
+    # The ledger as of a fold.
+    Mutant(
+        "the live rows of a fold are read as of now",
+        "acker/job.py",
+        "table = store.require(LEDGER, fold.ledger_version)",
+        "table = store.require(LEDGER)",
+        (f"{JOB}test_a_fold_is_read_as_it_was_although_a_later_one_was_compacted_since",),
+    ),
+    Mutant(
+        "trimming reads the live rows of its fold as of now",
+        "pipeline/trim.py",
+        "ledger=run.store.require(LEDGER, fold.ledger_version),",
+        "ledger=run.store.require(LEDGER),",
+        (f"{MAINTAIN}test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile",),
+    ),
+    Mutant(
+        "a compaction drops history",
+        "pipeline/maintain.py",
+        'f"live_in < {newest.number}"',
+        'f"fold < {newest.number}"',
+        (f"{MAINTAIN}test_compaction_in_the_middle_of_a_batch_changes_no_result",),
+    ),
+    Mutant(
+        "a trimming does not look at what is live",
+        "pipeline/trim.py",
+        "        _kept(run, fold, sorted(spouts)),\n",
+        "",
+        (f"{MAINTAIN}test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile",),
+    ),
+    Mutant(
+        "a trimming does not look at what is yet to be taken in",
+        "pipeline/trim.py",
+        "        _untaken(run, fold, edges),\n",
+        "",
+        (f"{CHANGES}test_nothing_is_trimmed_that_is_yet_to_be_retired",),
+    ),
+    # Spouts, replays and changes.
+    Mutant(
+        "max_pending is ignored",
+        "pipeline/cycle.py",
+        "room = min(rows, room_for_new(run, spout.name))",
+        "room = rows",
+        (
+            "tests/spark/test_topology_runs.py::"
+            "test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read",
+        ),
+    ),
+    Mutant(
+        "a message is tried again before its time",
+        "pipeline/replay.py",
+        "        f\"AND retry_at <= to_timestamp('{now.isoformat()}') \"\n",
+        "",
+        (f"{REPLAY}test_nothing_is_replayed_before_it_is_due",),
+    ),
+    Mutant(
+        "what a replay has emitted is emitted by a second one of the same fold",
+        "pipeline/replay.py",
+        " if (m.source_partition, m.source_offset) not in emitted]",
+        "]",
+        (f"{REPLAY}test_of_two_runs_that_replay_one_fold_only_one_plans_it",),
+    ),
+    Mutant(
+        "a replay drops what its source no longer holds",
+        "pipeline/write.py",
+        '["_source_partition", "_source_offset"], "left")',
+        '["_source_partition", "_source_offset"], "inner")',
+        ("tests/spark/test_storm.py::test_retry_service_passes_over_what_retention_deleted",),
+    ),
+    Mutant(
+        "a replay by hand leaves joined messages behind",
+        "pipeline/selection.py",
+        "partners = _partners(topology, store, fold, chosen_rows)",
+        "partners: list[dict[str, Any]] = []",
+        (f"{RICH}test_a_message_that_is_replayed_takes_its_partner_along",),
+    ),
+    Mutant(
+        "a bolt takes what was not emitted for it",
+        "pipeline/journal.py",
+        "for batch in found if edge(upstream, consumer) in batch.edges]",
+        "for batch in found]",
+        (f"{CHANGES}test_a_bolt_that_is_added_begins_with_the_first_batch_that_is_planned_for_it",),
+    ),
+    Mutant(
+        "what waits for a bolt that is gone waits for ever",
+        "pipeline/acking.py",
+        "    retire(run)\n",
+        "",
+        (f"{CHANGES}test_what_waited_for_a_bolt_that_was_removed_fails_and_completes_without_it",),
+    ),
+    # Rich bolts.
+    Mutant(
+        "a bolt forgets what it holds back",
+        "pipeline/collector.py",
+        "        return self._reports + held\n",
+        "        return self._reports\n",
+        (f"{RICH}test_a_tuple_that_is_held_back_is_joined_batches_later",),
+    ),
+    Mutant(
+        "the log takes what is held back for consumed",
+        "acker/log.py",
+        "        parts.append(_held(own, request.component).with_columns(edges=pl.lit(-1, _EDGES)))\n",
+        "",
+        (f"{RICH}test_a_tuple_that_is_held_back_is_joined_batches_later",),
+    ),
+    Mutant(
+        "a bolt holds on to what belongs to a message that has settled",
+        "acker/held.py",
+        'return found.with_row_index("n").join(settled, on="n", how="anti").drop("n")',
+        "return found",
+        (f"{RICH}test_a_held_tuple_whose_message_timed_out_is_let_go_and_its_replay_joined",),
+    ),
+    Mutant(
+        "a tuple may be acked twice",
+        "pipeline/collector.py",
+        '            self._fail(tup, "acked twice")\n',
+        "            return\n",
+        (f"{RICH}test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself",),
+    ),
+    # Publishing.
+    Mutant(
+        "what is pending is published",
+        "pipeline/publish.py",
+        '& F.col("live_in").isNull() & (F.col("state") == "acked")',
+        '& F.col("state").isin("acked", "pending")',
+        (f"{RICH}test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself",),
+    ),
+    Mutant(
+        "what has failed is published",
+        "pipeline/publish.py",
+        '& F.col("live_in").isNull() & (F.col("state") == "acked")',
+        '& F.col("live_in").isNull()',
+        (f"{RICH}test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself",),
+    ),
+    Mutant(
+        "the rows of two attempts are published",
+        "pipeline/publish.py",
+        "    elif acked.replaced and open_table(publication.to) is not None:\n",
+        "    elif False:\n",
+        (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
+    ),
+    Mutant(
+        "a replay adds to an aggregate without taking back",
+        "pipeline/publish.py",
+        "_tuples_of(run, publication, acked.replaced, old) if acked.replaced else None",
+        "None",
+        (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
+    ),
+)

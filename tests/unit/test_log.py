@@ -1,0 +1,19 @@
+"""The log of a batch without Spark."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from acker.errors import StoreError
+from acker.log import LogRequest, run_log
+from acker.schemas import EVENTS
+from acker.tables import Store
+
+
+def test_a_batch_that_nobody_wrote_acks_nothing(store_uri: str) -> None:
+    store = Store(store_uri, "numbers")
+    store.create()
+    request = LogRequest("words", 1, (), {"numbers": [1]}, datetime(2026, 1, 1, tzinfo=UTC))
+    with pytest.raises(StoreError, match=r"There is no table .*/streams/words"):
+        run_log(store, request)
+    assert store.last_number(EVENTS, "words") == 0
