@@ -9,6 +9,7 @@ The module is pickled by value, so a worker needs PySpark and PyArrow and not th
 """
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -67,18 +68,18 @@ class Tuple:
         return f"Tuple({self.values!r}, component={self.component!r}, held={self.held})"
 
 
-class RichBolt:
+class RichBolt(ABC):
     """Base of rich bolts. An instance serves one task of one batch."""
 
     def prepare(self, context: Context) -> None:
         """Set up the instance; called before the first tuple."""
 
+    @abstractmethod
     def execute(self, tup: Tuple, collector: "Collector") -> None:
         """Take in a tuple: first those that were held back, then new ones, in the order in which they came.
 
         An exception undoes what this call has asked of the collector, and fails the tuple.
         """
-        raise NotImplementedError
 
     def cleanup(self) -> None:
         """Give back what `prepare` took; called after the last tuple."""

@@ -4,10 +4,12 @@ A topology is checked when it is built: names and publishers as they are added, 
 which every command calls before it does anything else.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 
 from acker.errors import SettingsError, TopologyError
@@ -166,12 +168,18 @@ class Topology:
             name: the bolt's name; that of the class in lower case by default.
 
         Raises:
-            TopologyError: the name of a stream cannot be used.
+            TopologyError: the name of a stream cannot be used, or the class has no `execute`.
             SettingsError: there is no task.
         """
 
         def add(make: Callable[[], RichBolt]) -> Component:
             bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", getattr(make, "__name__", "")).lower()
+            made = make.func if isinstance(make, partial) else make
+            if inspect.isabstract(made):
+                raise TopologyError(
+                    f"Bolt {bolt} cannot take in a tuple: give the class {made.__name__} a method "
+                    "execute(self, tup, collector)."
+                )
             for further in streams or {}:
                 _check_name("stream", further)
             if not 1 <= tasks <= _MOST_TASKS:

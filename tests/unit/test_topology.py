@@ -1,11 +1,13 @@
 """Topologies are checked when they are built: no Spark session is there."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from acker.errors import SettingsError, TopologyError
 from pipeline.aggregates import Count
+from pipeline.collector import RichBolt
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology, duration
 
@@ -151,6 +153,20 @@ def test_a_duration_past_what_python_holds_is_refused():
 def test_a_limit_below_one_is_refused(limits):
     with pytest.raises(SettingsError, match=r"must be 1 (to|or more)"):
         Topology("tried", **limits)
+
+
+class Tool(RichBolt):
+    """It has no `execute`."""
+
+    def __init__(self, size=1):
+        self.size = size
+
+
+@pytest.mark.parametrize("make", [Tool, partial(Tool, 2)], ids=["class", "with arguments"])
+def test_a_rich_bolt_without_execute_is_refused(topology, make):
+    with pytest.raises(TopologyError, match=r"Bolt sized .*: give the class Tool a method execute\("):
+        topology.rich_bolt("numbers", schema="id bigint", name="sized")(make)
+    assert "sized" not in topology.components
 
 
 def test_a_topology_says_why_a_bolt_takes_nothing_from_a_stream(topology):
