@@ -13,16 +13,15 @@ from acker.errors import StoreError
 from acker.schemas import SCHEMAS, stream
 from acker.tables import Store, in_batches
 
-_HELD = pl.Struct(
-    {
-        "stream": pl.String,
-        "file": pl.String,
-        "row": pl.Int64,
-        "batch": pl.Int64,
-        "since": pl.Int64,
-        "task": pl.Int32,
-    }
-)
+# The stream's column `_held`: where a tuple lies that a rich bolt holds back, since when, and who has it.
+PLACE: dict[str, pl.DataType] = {
+    "stream": pl.String(),
+    "file": pl.String(),
+    "row": pl.Int64(),
+    "batch": pl.Int64(),
+    "since": pl.Int64(),
+    "task": pl.Int32(),
+}
 
 # The columns that a stream may have beside the user's.
 _STREAM: dict[str, pl.DataType] = {
@@ -32,7 +31,7 @@ _STREAM: dict[str, pl.DataType] = {
     "_stream": pl.String(),
     "_kind": pl.String(),
     "_error": pl.String(),
-    "_held": _HELD,
+    "_held": pl.Struct(PLACE),
     "_source_partition": pl.String(),
     "_source_offset": pl.Int64(),
     "_attempt": pl.Int32(),

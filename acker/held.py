@@ -4,26 +4,15 @@ They are its memory between batches. Those of a message that has settled are let
 what became of them.
 """
 
-from typing import Any
-
 import polars as pl
 
-from acker.frames import Rows, collect, scan
+from acker.frames import PLACE, Rows, collect, scan
 from acker.job import live_rows
 from acker.ledger import Fold
 from acker.schemas import HELD
 from acker.tables import Store
 
-COLUMNS: dict[str, Any] = {
-    "_root_id": pl.Int64,
-    "_root_ids": pl.List(pl.Int64),
-    "stream": pl.String,
-    "file": pl.String,
-    "row": pl.Int64,
-    "batch": pl.Int64,
-    "since": pl.Int64,
-    "task": pl.Int32,
-}
+_NONE = pl.DataFrame(schema={"_root_id": pl.Int64(), "_root_ids": pl.List(pl.Int64()), **PLACE})
 
 
 def held_back(store: Store, component: str, batch: int, fold: Fold | None) -> pl.DataFrame:
@@ -35,7 +24,7 @@ def held_back(store: Store, component: str, batch: int, fold: Fold | None) -> pl
     """
     rows = Rows.of(store, component, [batch] if batch else [])
     if "_held" not in rows.columns:
-        return pl.DataFrame(schema=COLUMNS)
+        return _NONE
     held = scan(rows.files, rows.columns).filter(pl.sql_expr(f"{rows.where} AND _kind = '{HELD}'"))
     found = collect(held.select("_root_id", "_root_ids", pl.col("_held").struct.unnest()))
     if fold is None:
