@@ -6,6 +6,7 @@ what became of them.
 
 import polars as pl
 
+from acker.events import State
 from acker.frames import PLACE, Rows, collect, scan
 from acker.job import live_rows
 from acker.ledger import Fold
@@ -33,6 +34,6 @@ def held_back(store: Store, component: str, batch: int, fold: Fold | None) -> pl
     known = found.with_row_index("n").filter(pl.col("since") <= fold.logged.get(component, 0))
     roots = pl.coalesce("_root_ids", pl.concat_list("_root_id"))
     each = known.select("n", roots.alias("root_id")).explode("root_id").drop_nulls()
-    live = live_rows(store, fold).filter(pl.col("state") == "pending").select("root_id")
+    live = live_rows(store, fold).filter(pl.col("state") == State.PENDING).select("root_id")
     settled = each.join(collect(live), on="root_id", how="anti").select("n").unique()
     return found.with_row_index("n").join(settled, on="n", how="anti").drop("n")

@@ -178,9 +178,9 @@ def _tuples_of(run: Run, upstream: str, batches: list[int]) -> DataFrame:
     return tuples.select(*roots, *map(sql_name, run.columns(tuples, upstream)))
 
 
-def _no_tuples(run: Run, stream: str) -> DataFrame:
+def _no_tuples(run: Run, upstream: str) -> DataFrame:
     """Tuples with the columns of those that a component will emit to a stream."""
-    name, _, further = stream.partition(".")
+    name, _, further = upstream.partition(".")
     component = run.topology.components[name]
     if component.source is not None:
         tuples = component.source.read_positions(run.spark, _ANY_POSITION, History(None, list))
@@ -188,7 +188,7 @@ def _no_tuples(run: Run, stream: str) -> DataFrame:
     if component.make is not None:
         ddl = component.streams[further] if further else component.schema
         return run.spark.createDataFrame([], f"_root_id bigint, {ddl}")
-    inputs = {name: _tuples_of(run, name, []) for name in component.inputs}
+    inputs = {each: _tuples_of(run, each, []) for each in component.inputs}
     return bolt_rows(run.spark, component, 0, inputs)
 
 
@@ -217,8 +217,8 @@ def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
             "_root_id bigint, _kind string, _error string",
         )
         sound = {
-            stream: frame.where(F.col("_root_id").isNull() | ~F.col("_root_id").isin(list(poison)))
-            for stream, frame in inputs.items()
+            upstream: frame.where(F.col("_root_id").isNull() | ~F.col("_root_id").isin(list(poison)))
+            for upstream, frame in inputs.items()
         }
         _append_rows(run, bolt, batch, rows_of(sound).unionByName(failed, allowMissingColumns=True))
 
