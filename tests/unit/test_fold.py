@@ -15,7 +15,9 @@ from acker.oracle import Ledger
 from acker.retry import delay_after
 from acker.schemas import EVENTS, LEDGER
 from acker.timeouts import Turn
-from tests.scenarios import SCENARIOS, Scenario, Step, histories, ledgers, written
+from tests.histories import Scenario, Step, ledgers, written
+from tests.random_histories import histories
+from tests.scenarios import SCENARIOS
 
 COLUMNS = [column.name for column in fields(LedgerRow)]
 

@@ -20,7 +20,7 @@ from acker.oracle import Ledger
 from acker.retry import delay_after
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.tables import Store, append_rows, query
-from tests.scenarios import (
+from tests.histories import (
     RETRY,
     SOURCE,
     START,

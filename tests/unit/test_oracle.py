@@ -14,8 +14,7 @@ from acker.events import Event, Kind, LedgerRow, State
 from acker.oracle import Ledger, fold
 from acker.retry import ExponentialBackoff
 from acker.timeouts import Timeouts, Turn
-from tests.scenarios import (
-    SCENARIOS,
+from tests.histories import (
     SOURCE,
     START,
     A,
@@ -24,17 +23,16 @@ from tests.scenarios import (
     Scenario,
     Step,
     ack,
-    emission,
     fail,
-    histories,
     init,
     ledgers,
     lost,
     root,
     step,
-    tree,
     written,
 )
+from tests.random_histories import emission, histories, tree
+from tests.scenarios import SCENARIOS
 
 Message = tuple[str | None, str | None, int | None]
 
