@@ -113,7 +113,7 @@ MUTANTS = (
         "pipeline/batch.py",
         "    left = unfinished(run, bolt.name)\n    if left is not None:\n        return left\n",
         "",
-        (f"{RICH}test_a_run_that_is_stopped_at_every_step_joins_each_pair_once",),
+        ("tests/spark/test_crashes.py::test_a_run_that_is_stopped_at_every_step_ends_as_one_that_was_not",),
     ),
     Mutant(
         "a batch takes in what is there when it runs and not what was planned",
@@ -267,7 +267,7 @@ MUTANTS = (
         "pipeline/acking.py",
         "waiting=waiting(run, logged),",
         "waiting={},",
-        ("tests/spark/test_outage.py::test_messages_that_waited_out_an_outage_go_on_where_they_were",),
+        ("tests/spark/test_outage.py::test_messages_that_wait_for_a_bolt_are_never_too_old",),
     ),
     Mutant(
         "an outage is as many turns as it had windows",
@@ -324,7 +324,10 @@ MUTANTS = (
         "pipeline/trim.py",
         "        _untaken(run, fold, edges),\n",
         "",
-        (f"{CHANGES}test_nothing_is_trimmed_that_is_yet_to_be_retired",),
+        (
+            "tests/spark/test_untracked.py::"
+            "test_what_waits_for_a_bolt_is_not_trimmed_although_nobody_tracks_it",
+        ),
     ),
     # Spouts, replays and changes.
     Mutant(
@@ -349,7 +352,7 @@ MUTANTS = (
         "pipeline/replay.py",
         " if (m.source_partition, m.source_offset) not in emitted]",
         "]",
-        (f"{REPLAY}test_of_two_runs_that_replay_one_fold_only_one_plans_it",),
+        (f"{REPLAY}test_what_is_due_is_emitted_once_however_often_the_spout_runs_before_a_fold",),
     ),
     Mutant(
         "a replay drops what its source no longer holds",

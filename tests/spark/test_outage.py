@@ -41,6 +41,14 @@ def test_messages_that_waited_out_an_outage_go_on_where_they_were(place, halfway
     assert states(halfway) == [(offset, 1, "acked") for offset in range(20)]
 
 
+def test_messages_that_wait_for_a_bolt_are_never_too_old(place, halfway):
+    turns = halfway.topology.timeouts.turns
+    assert turns is not None
+    for _ in range(turns + 1):
+        place.clock.advance(TIMEOUT.total_seconds())
+        assert fold_counts(halfway.store, fold(halfway)) == {"pending": 20, "late": 0}
+
+
 def test_messages_that_wait_for_nobody_are_given_a_whole_timeout_after_an_outage(place, halfway):
     run = halfway
     run.spark.sql(f"DELETE FROM delta.`{run.store.path('streams/first')}`")  # so nobody ever takes it in

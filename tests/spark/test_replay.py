@@ -55,6 +55,14 @@ def test_a_replay_by_hand_does_not_pass_over_a_batch_that_another_run_has_planne
     assert audit_report(run.topology, run.store).acked == 3
 
 
+def test_what_is_due_is_emitted_once_however_often_the_spout_runs_before_a_fold(place):
+    place.add("numbers", id=[2, 3])
+    run = place.run(unreliable(place))
+    run_cycle(run)
+    place.clock.advance(60)
+    assert [run_spout(run, spout) for spout in 2 * run.topology.spouts] == [(1, 0), (0, 0)]
+
+
 def test_a_late_fail_of_one_attempt_is_not_one_of_the_next(place, states):
     topology = Topology("late", retry=ExponentialBackoff(initial_seconds=60))
     numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))

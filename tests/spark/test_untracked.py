@@ -4,10 +4,11 @@ from datetime import timedelta
 
 from pyspark.sql import functions as F
 
+from pipeline.acking import fold
 from pipeline.aggregates import Sum
 from pipeline.bolts import fail_when
 from pipeline.collector import RichBolt
-from pipeline.cycle import run_cycle
+from pipeline.cycle import run_cycle, run_spout
 from pipeline.reports import audit_report, status_report
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
@@ -57,6 +58,17 @@ def test_a_message_may_be_untracked(place, states):
     run_cycle(run)
     assert states(run) == [(2, 1, "acked"), (4, 1, "acked")]
     check_published(place, run, [2, 4, 8])
+
+
+def test_what_waits_for_a_bolt_is_not_trimmed_although_nobody_tracks_it(place):
+    place.add("numbers", id=[1])
+    run = doubling(place, topology={"reliable": False})
+    run_spout(run, run.topology.components["numbers"])
+    fold(run)
+    place.clock.advance(60)
+    assert trim_streams(run, timedelta(0)) == {}
+    run_cycle(run)
+    check_published(place, run, [2])
 
 
 class Pair(RichBolt):
