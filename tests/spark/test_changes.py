@@ -1,98 +1,36 @@
-"""A topology that changes while messages are in flight: nothing is lost, nothing completes falsely.
-
-Every test drives two topologies of one name over one store. Timeouts are off, so that nothing but the
-change itself can help a message that waits for a bolt which is gone.
-"""
+"""Bolts that come, go and read something else while messages are in flight: no loss, and no false ack."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from functools import reduce
 
 import pytest
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from acker.errors import SettingsError
-from acker.events import State
-from acker.retry import ExponentialBackoff
-from acker.tables import query
 from pipeline.acking import fold, waiting
 from pipeline.collector import RichBolt
-from pipeline.cycle import drain, run_bolt, run_cycle, run_spout
+from pipeline.cycle import drain, run_cycle
 from pipeline.maintain import compact, vacuum
 from pipeline.publish import publish
-from pipeline.replay import plan_by_hand
 from pipeline.reports import audit_report, status_report
-from pipeline.selection import Selection
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
-from pipeline.trace import trace_report
 from pipeline.trim import trim_streams
-
-ADDS = {"tens": 10, "hundreds": 100, "sums": 1_000, "totals": 10_000}
-CHAIN = {"tens": ("numbers",), "hundreds": ("tens",)}
-REMOVED = "bolt hundreds is no longer in the topology"
-UNREAD = "bolt hundreds no longer reads tens"
-
-
-class Stop(Exception):
-    """Ends a run between two steps."""
-
-
-def adding(amount):
-    """A bolt's function that adds an amount to the numbers of all its inputs."""
-    return lambda *inputs: reduce(DataFrame.unionByName, inputs).withColumn("id", F.col("id") + amount)
-
-
-def build(place, bolts, published="hundreds", spouts=("numbers",), adds=ADDS):
-    """A topology of bolts that add; `published` goes to the table `out`."""
-    retry = ExponentialBackoff(initial_seconds=0, limit=5)
-    topology = Topology("changing", message_timeout=None, retry=retry)
-    for spout in spouts:
-        topology.spout(spout, DeltaSpout(place.path(spout), key="id"))
-    for name, inputs in bolts.items():
-        topology.bolt(*inputs, name=name)(adding(adds[name]))
-    topology.publish(published, to=place.path("out"))
-    return topology
-
-
-def stopping_at(name, component):
-    """Raises at the first sight of a step."""
-    stops = [(name, component)]
-
-    def on_step(step):
-        if stops == [(step.name, step.component)]:
-            stops.clear()
-            raise Stop
-
-    return on_step
-
-
-def advance(run, *components):
-    """Run some components and no fold."""
-    for name in components:
-        component = run.topology.components[name]
-        run_spout(run, component) if component.is_spout else run_bolt(run, component)
-
-
-def failed(run):
-    """(component, batch, reason) of the fails that were logged, with how many there are."""
-    found = query(
-        "SELECT component, batch, reason, count(*) AS n FROM events WHERE kind = 'fail' "
-        "GROUP BY component, batch, reason ORDER BY component, batch, reason",
-        events=run.store.require("events"),
-    )
-    return [tuple(row.values()) for row in found]
-
-
-def inputs(run, component):
-    """(kind, input) of a component's batches."""
-    return [(batch.kind, batch.input) for batch in run.journal.rows(f"component = '{component}'")]
-
-
-def span(after, upto):
-    return {"after": after, "upto": upto}
+from tests.spark.changing import (
+    ADDS,
+    AGAIN,
+    AGAIN_SOON,
+    CHAIN,
+    REMOVED,
+    UNREAD,
+    Stop,
+    adding,
+    advance,
+    build,
+    failed,
+    inputs,
+    span,
+    stopping_at,
+)
 
 
 @pytest.fixture
@@ -102,10 +40,6 @@ def pending(place):
     run = place.run(build(place, CHAIN))
     advance(run, "numbers", "tens")
     return run
-
-
-AGAIN_SOON = ((1, "failed"), (2, "retrying"))
-AGAIN = [(1, 1, "failed"), (1, 2, "acked"), (2, 1, "failed"), (2, 2, "acked")]
 
 
 def test_a_bolt_that_is_added_begins_with_the_first_batch_that_is_planned_for_it(place, pending, states):
@@ -353,73 +287,6 @@ def test_what_a_bolt_that_is_gone_held_back_fails_and_so_does_what_waited_for_it
         ("keeper", 2, "bolt keeper is no longer in the topology", 2),
     ]
     assert (states(run), place.rows("out")) == (AGAIN, [(11,), (12,)])
-
-
-@pytest.fixture
-def with_others(place):
-    """Two spouts, of which `others` has a message that failed in `tens` and waits for its retry."""
-    place.add("numbers", id=[1])
-    place.add("others", id=[5])
-    topology = build(
-        place, {"tens": ("numbers", "others"), "hundreds": ("tens",)}, spouts=("numbers", "others")
-    )
-    run = place.run(topology)
-    with pytest.raises(Stop):
-        advance(replace(run, on_step=stopping_at("planned", "tens")), "others", "tens")
-    gone = build(place, {"hundreds": ("others",)}, spouts=("others",))
-    fold(place.run(gone))
-    return run
-
-
-def test_messages_of_a_spout_that_is_gone_go_on_or_say_why_not(place, with_others, states):
-    assert states(with_others) == [(5, 1, "failed"), (5, 2, "retrying")]
-    place.add("others", id=[6])
-    run_spout(with_others, with_others.topology.components["others"], replays=False)
-    advance(with_others, "tens")
-    place.add("others", id=[7, 8])
-    place.clock.advance(-1)  # nothing is due
-    advance(with_others, "others")
-    run = place.run(build(place, CHAIN))
-    place.clock.advance(1)
-    drain(run)
-    assert states(run) == [
-        (1, 1, "acked"),
-        (5, 1, "failed"),
-        (5, 2, "lost"),
-        (6, 1, "acked"),
-        (7, 1, "failed"),
-        (7, 2, "lost"),
-        (8, 1, "failed"),
-        (8, 2, "lost"),
-    ]
-    assert place.rows("out") == [(111,), (116,)]
-    assert ("tens", 4, "bolt tens no longer reads others", 2) in failed(run)
-
-
-def test_messages_of_a_spout_that_is_gone_cannot_be_chosen_for_a_replay(place, with_others):
-    run = place.run(build(place, CHAIN))
-    drain(run)
-    story = [(entry.attempt, entry.what) for entry in trace_report(run.topology, run.store, "others:0:5")]
-    assert story == [(1, "emitted"), (1, "failed by"), (1, "failed"), (2, "lost")]
-    lost = Selection(states=(State.LOST,))
-    assert plan_by_hand(run, lost, "why", "me")[0].count == 0
-    with pytest.raises(SettingsError, match="has no spout called others"):
-        plan_by_hand(run, replace(lost, spout="others"), "why", "me")
-
-
-@pytest.mark.parametrize(("step", "count"), [("planned", 1), ("written", 2)])
-def test_what_a_spout_that_is_gone_has_emitted_goes_on(place, states, step, count):
-    place.add("numbers", id=[1])
-    place.add("others", id=[2])
-    both = {"tens": ("numbers", "others")}
-    topology = build(place, both, published="tens", spouts=("numbers", "others"))
-    stopped = place.run(topology, stopping_at(step, "others"))
-    with pytest.raises(Stop):
-        run_cycle(stopped)
-    run = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
-    drain(run)
-    ends = [(1, 1, "acked"), (2, 1, "failed"), (2, 2, "lost")]
-    assert (states(run), place.rows("out")) == (ends[: 2 * count - 1], [(11,)])
 
 
 def test_what_was_acked_before_a_change_is_published_after_it(place, pending):

@@ -1,0 +1,82 @@
+"""A topology that changes: chains of bolts that add, and what a test of a change asks for.
+
+Every test drives two topologies of one name over one store. Timeouts are off, so that nothing but the
+change itself can help a message that waits for a bolt which is gone.
+"""
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from acker.retry import ExponentialBackoff
+from acker.tables import query
+from pipeline.cycle import run_bolt, run_spout
+from pipeline.spouts import DeltaSpout
+from pipeline.topology import Topology
+
+ADDS = {"tens": 10, "hundreds": 100, "sums": 1_000, "totals": 10_000}
+CHAIN = {"tens": ("numbers",), "hundreds": ("tens",)}
+REMOVED = "bolt hundreds is no longer in the topology"
+UNREAD = "bolt hundreds no longer reads tens"
+AGAIN_SOON = ((1, "failed"), (2, "retrying"))
+AGAIN = [(1, 1, "failed"), (1, 2, "acked"), (2, 1, "failed"), (2, 2, "acked")]
+
+
+class Stop(Exception):
+    """Ends a run between two steps."""
+
+
+def adding(amount):
+    """A bolt's function that adds an amount to the numbers of all its inputs."""
+    return lambda *inputs: reduce(DataFrame.unionByName, inputs).withColumn("id", F.col("id") + amount)
+
+
+def build(place, bolts, published="hundreds", spouts=("numbers",), adds=ADDS):
+    """A topology of bolts that add; `published` goes to the table `out`."""
+    retry = ExponentialBackoff(initial_seconds=0, limit=5)
+    topology = Topology("changing", message_timeout=None, retry=retry)
+    for spout in spouts:
+        topology.spout(spout, DeltaSpout(place.path(spout), key="id"))
+    for name, inputs in bolts.items():
+        topology.bolt(*inputs, name=name)(adding(adds[name]))
+    topology.publish(published, to=place.path("out"))
+    return topology
+
+
+def stopping_at(name, component):
+    """Raises at the first sight of a step."""
+    stops = [(name, component)]
+
+    def on_step(step):
+        if stops == [(step.name, step.component)]:
+            stops.clear()
+            raise Stop
+
+    return on_step
+
+
+def advance(run, *components):
+    """Run some components and no fold."""
+    for name in components:
+        component = run.topology.components[name]
+        run_spout(run, component) if component.is_spout else run_bolt(run, component)
+
+
+def failed(run):
+    """(component, batch, reason) of the fails that were logged, with how many there are."""
+    found = query(
+        "SELECT component, batch, reason, count(*) AS n FROM events WHERE kind = 'fail' "
+        "GROUP BY component, batch, reason ORDER BY component, batch, reason",
+        events=run.store.require("events"),
+    )
+    return [tuple(row.values()) for row in found]
+
+
+def inputs(run, component):
+    """(kind, input) of a component's batches."""
+    return [(batch.kind, batch.input) for batch in run.journal.rows(f"component = '{component}'")]
+
+
+def span(after, upto):
+    return {"after": after, "upto": upto}
