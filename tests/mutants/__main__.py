@@ -5,6 +5,7 @@ The tests must pass as long as the copy is sound. All that need Spark share one 
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from pipeline.session import owned_session
@@ -27,7 +28,7 @@ ENVIRONMENT = {
 }
 NEEDS_SPARK = "tests/spark/"
 # What Python raises of code that makes no sense: such a mutant has shown nothing.
-SENSELESS = ("SyntaxError", "IndentationError", "NameError", "ImportError", "ModuleNotFoundError")
+SENSELESS = re.compile(r'(failed on setup with ")?(SyntaxError|NameError|ImportError|ModuleNotFoundError)')
 
 
 class Trial:
@@ -68,8 +69,10 @@ class Trial:
             try:
                 told, _ = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
                 return [], f"no end after {seconds} s"
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # with all that it may have left
         if process.returncode not in (0, 1):  # no test failed: pytest could not collect them
             return [], told
         cases = list(ElementTree.parse(self._report).iter("testcase"))
@@ -86,7 +89,7 @@ class Trial:
             messages, trouble = self.run(mutant.tests, LONGEST_SECONDS)
         finally:
             file.write_text(sound)
-        senseless = next((message for message in messages if message.startswith(SENSELESS)), None)
+        senseless = next(filter(SENSELESS.match, messages), None)
         if trouble or senseless:
             return f"the tests did not run: {trouble or senseless}"
         survived = len(mutant.tests) - len(messages)
@@ -103,6 +106,8 @@ def main() -> int:
         print(markdown(MUTANTS))
         return 0
     chosen = [m for m in MUTANTS if not asked.words or any(m.mentions(word) for word in asked.words)]
+    for mutant in chosen:
+        mutant.applied_to((PROJECT_ROOT / mutant.file).read_text())  # before anything runs: is one stale?
     tests = list(dict.fromkeys(test for mutant in chosen for test in mutant.tests))
     started = time.monotonic()
     with ExitStack() as stack:
