@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "an append without Spark does not look for its number",
         "acker/tables.py",
-        "    if last_number(table, app) >= number:\n        return False\n",
+        "    if is_there(table):\n        return False\n",
         "",
         (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
     ),
@@ -229,15 +229,15 @@ MUTANTS = (
     Mutant(
         "a message that waits for its retry is forgotten by the next fold",
         "acker/fold.py",
-        ", _followers(decided, fold), _still_retrying(fold)]",
+        ", _followers(decided, fold), others]",
         ", _followers(decided, fold)]",
         scenario("a late success of a timed out attempt does not ack its message"),
     ),
     Mutant(
         "joined messages settle apart",
         "acker/fold.py",
-        "decided = _settled_together(_decided(fold), fold)",
-        "decided = _decided(fold)",
+        "    decided = _settled_together(decided, pl.concat([_joined(fold), replacing]))\n",
+        "",
         scenario("messages that are joined are acked together, when the last of them is complete"),
     ),
     Mutant(
@@ -294,8 +294,10 @@ MUTANTS = (
     Mutant(
         "the live rows of a fold are read as of now",
         "acker/job.py",
-        "table = store.require(LEDGER, fold.ledger_version)",
-        "table = store.require(LEDGER)",
+        "    table = store.require(LEDGER, fold.ledger_version)\n"
+        '    return scan(table.file_uris(file_pruning_predicate=f"live_in =',
+        "    table = store.require(LEDGER)\n"
+        '    return scan(table.file_uris(file_pruning_predicate=f"live_in =',
         (f"{JOB}test_a_fold_is_read_as_it_was_although_a_later_one_was_compacted_since",),
     ),
     Mutant(
@@ -315,8 +317,8 @@ MUTANTS = (
     Mutant(
         "a trimming does not look at what is live",
         "pipeline/trim.py",
-        "        _kept(run, fold, sorted(spouts)),\n",
-        "",
+        "(live_in = {fold.number} OR (live_in IS NULL AND fold > {passed(run)}))",
+        "(live_in IS NULL AND fold > {passed(run)})",
         (f"{MAINTAIN}test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile",),
     ),
     Mutant(
@@ -350,8 +352,8 @@ MUTANTS = (
     Mutant(
         "what a replay has emitted is emitted by a second one of the same fold",
         "pipeline/replay.py",
-        " if (m.source_partition, m.source_offset) not in emitted]",
-        "]",
+        "        if (m.source_partition, m.source_offset) not in emitted:\n",
+        "        if True:\n",
         (f"{REPLAY}test_what_is_due_is_emitted_once_however_often_the_spout_runs_before_a_fold",),
     ),
     Mutant(
