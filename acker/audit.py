@@ -12,9 +12,10 @@ from typing import Any
 from deltalake import DeltaTable
 
 from acker.ledger import NOW, fold_counts, newest_fold
-from acker.schemas import EVENTS, LEDGER, of_stream, stream
+from acker.schemas import EVENTS, LEDGER, component_of, of_stream, stream
 from acker.tables import Store, query
 from acker.trims import Trim, counted_trim, newest_trim
+from acker.whole import missing_rows, refuse_broken
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,19 @@ class Audit:
         return "pass" if self.passed else "fail"
 
 
-def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTable]) -> Audit:
+def audit(
+    store: Store, spouts: Collection[str], published: Sequence[PublishedTable], components: Collection[str]
+) -> Audit:
     """Audit a store.
 
+    Args:
+        components: all that ever planned a batch.
+
     Raises:
-        StoreError: the store has no ledger yet, or cannot be read.
+        StoreError: the store has no ledger yet, cannot be read, or does not hold what was committed to it.
     """
     fold = newest_fold(store)
+    refuse_broken(store, fold, components)
     ledger = store.require(LEDGER, fold.ledger_version if fold else None)
     number = fold.number if fold else 0
     counts = _message_counts(ledger, number)
@@ -93,6 +100,7 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
     for one in published:
         for kind, found in _published(ledger, one, counted if one.counted else trim).items():
             findings[kind].extend(found)
+        findings["lost"].extend(_gone_from_stream(store, one))
     return Audit(
         emitted=sum(counts["states"].values()) + unfolded,
         acked=counts["states"].get("acked", 0),
@@ -110,6 +118,17 @@ def audit(store: Store, spouts: Collection[str], published: Sequence[PublishedTa
         dead_letters=given_up["dead_letter"],
         findings=findings,
     )
+
+
+def _gone_from_stream(store: Store, one: PublishedTable) -> list[Finding]:
+    """Rows that a published stream had when they were logged, and has no more."""
+    if one.stream is None:
+        return []
+    where = one.stream.table_uri
+    return [
+        Finding(f"{where} batch {batch}", f"{there} rows instead of the {logged} that were logged")
+        for batch, (there, logged) in missing_rows(store, component_of(one.component)).items()
+    ]
 
 
 def _newest(number: int) -> str:

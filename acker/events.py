@@ -17,6 +17,7 @@ class Kind(StrEnum):
     RESET = "reset"  # a component asked for the root's timeout to start again
     JOIN = "join"  # a component emitted a tuple that belongs to another root as well
     LOST = "lost"  # the source no longer holds the message that was to be emitted
+    BATCH = "batch"  # a component's batch is logged; of no root, it seals the batch's other events
 
 
 class State(StrEnum):

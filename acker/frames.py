@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from acker.errors import StoreError
 from acker.schemas import SCHEMAS, stream
-from acker.tables import Store, in_batches
+from acker.tables import WAY_OUT, Store, arrow_table, in_batches, query, said
 
 # The stream's column `_held`: where a tuple lies that a rich bolt holds back, since when, and who has it.
 PLACE: dict[str, pl.DataType] = {
@@ -45,6 +46,7 @@ _POLARS: dict[pa.DataType, pl.DataType] = {
     pa.timestamp("us", "UTC"): pl.Datetime("us", "UTC"),
     pa.list_(pa.string()): pl.List(pl.String()),
 }
+_HINT = " (set POLARS_VERBOSE=1 to see full path)"  # the end of the path, which is there, tells the table
 _EVERYWHERE = ("_root_id", "_batch", "_kind", "_error")
 
 
@@ -77,10 +79,40 @@ class Rows:
         table = store.open(stream(name)) if batches else None
         if table is None:
             return cls(pl.Schema({name: _STREAM[name] for name in _EVERYWHERE}), [], "false")
-        found = {field.name for field in table.schema().fields}
-        columns = {name: kind for name, kind in _STREAM.items() if name in found or name in _EVERYWHERE}
+        found = _columns(table)
+        columns = {name: kind for name, kind in _STREAM.items() if name in found}
         where = in_batches(batches)
         return cls(pl.Schema(columns), table.file_uris(file_pruning_predicate=where), where)
+
+
+def _columns(table: DeltaTable) -> set[str]:
+    """The columns of a stream's table, which it cannot be without."""
+    found = {field.name for field in table.schema().fields}
+    missing = [name for name in _EVERYWHERE if name not in found]
+    if missing:
+        raise StoreError(
+            f"The stream {table.table_uri} has no column {', '.join(missing)}. It was altered by hand; "
+            f"restore it to a version before that. {WAY_OUT}"
+        )
+    return found
+
+
+def rows_by_batch(store: Store, component: str) -> dict[int, int]:
+    """Rows of each batch in a stream, from Delta's own statistics; files that were compacted are read."""
+    table = store.open(stream(component))
+    if table is None:  # all its batches failed their inputs without a write
+        return {}
+    _columns(table)
+    actions = arrow_table(table.get_add_actions(flatten=True))
+    names = ("min._batch", "max._batch", "num_records")
+    files = list(zip(*(actions[name].to_pylist() for name in names), strict=True))
+    if any(low != high for low, high, _ in files):
+        rows = query("SELECT _batch, count(*) AS n FROM stream GROUP BY _batch", stream=table)
+        return {row["_batch"]: row["n"] for row in rows}
+    sizes: dict[int, int] = {}
+    for number, _, count in files:
+        sizes[number] = sizes.get(number, 0) + count
+    return sizes
 
 
 def file_name(path: str) -> str:
@@ -123,4 +155,5 @@ def collect(frame: pl.LazyFrame) -> pl.DataFrame:
     try:
         return frame.collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise StoreError(f"The store's files cannot be read: {error}") from error
+        what = said(error).replace(_HINT, "")
+        raise StoreError(f"The store's files cannot be read: {what} {WAY_OUT}") from error

@@ -7,14 +7,15 @@ from datetime import datetime
 import polars as pl
 import pyarrow as pa
 
-from acker.errors import StoreError
 from acker.events import Kind
 from acker.fold import FoldInput, ledger_rows
 from acker.frames import Rows, by_each_root, collect, columns_of, scan
 from acker.ledger import APP, Fold, read_fold, unfolded
 from acker.schemas import EVENTS, LEDGER, SCHEMAS, of_stream
+from acker.seals import seal_of_events, seal_of_ledger
 from acker.tables import Store, append_rows
 from acker.timeouts import Timeouts, Turn
+from acker.whole import broken_fold, refuse_broken_batches
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,9 @@ def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
     Raises:
         StoreError: events or live rows could not be read, or the fold not be committed.
     """
-    events = collect(_new_events(store, request))
-    _refuse_damaged(store, request, events)
+    events = _new_events(store, request)
     fold = FoldInput(
-        live=live_rows(store, request.previous),
+        live=_live(store, request.previous),
         settled=settled_rows(store, request.previous),
         events=events.lazy(),
         waiting=_waiting(store, request.waiting),
@@ -73,7 +73,8 @@ def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
         now=request.now,
     )
     number = pl.lit(request.number, pl.Int64)
-    rows = ledger_rows(fold).select(
+    decided = ledger_rows(fold)
+    rows = decided.select(
         pl.exclude("live"),
         pl.when("live").then(number).alias("live_in"),
         number.alias("fold"),
@@ -84,10 +85,21 @@ def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
     schema = SCHEMAS[LEDGER].arrow()
     columns = [field for field in schema if field.name in rows.columns]
     of_roots = rows.select([field.name for field in columns]).to_arrow().cast(pa.schema(columns))
-    own = pa.Table.from_pylist([_own_row(request, events.height)], schema)
+    seals = [
+        decided.filter(live).select(seal_of_ledger()).item() for live in (~pl.col("live"), pl.col("live"))
+    ]
+    own = pa.Table.from_pylist([_own_row(request, events.height, *seals)], schema)
     both = pa.concat_tables([own, of_roots], promote_options="default")
     is_ours = append_rows(store.require(LEDGER), both, APP, request.number)
     return read_fold(store.require(LEDGER), request.number), is_ours
+
+
+def _live(store: Store, fold: Fold | None) -> pl.LazyFrame:
+    """`live_rows`, which are all there and as the fold wrote them."""
+    rows = collect(live_rows(store, fold))
+    if fold is not None and rows.select(seal_of_ledger()).item() != fold.live_seal:
+        raise broken_fold(store, fold.number)
+    return rows.lazy()
 
 
 def live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
@@ -109,36 +121,25 @@ def settled_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
     )
 
 
-def _new_events(store: Store, request: FoldRequest) -> pl.LazyFrame:
-    """Events of the batches that no fold has seen, at the fixed version."""
-    new = unfolded(request.previous, request.logged)
-    table = store.require(EVENTS, request.events_version)
-    files = table.file_uris(file_pruning_predicate=new)
-    return scan(files, columns_of(EVENTS)).filter(pl.sql_expr(new))
-
-
-def _refuse_damaged(store: Store, request: FoldRequest, events: pl.DataFrame) -> None:
-    """Stop at events that no component logs: one of them could settle what it knows nothing of.
+def _new_events(store: Store, request: FoldRequest) -> pl.DataFrame:
+    """Events of the batches that no fold has seen, at the fixed version, without the batches' own.
 
     Raises:
-        StoreError: with one of them.
+        StoreError: they are not those that were logged. One of them could settle what it knows nothing of.
     """
-    kind = pl.col("kind")
-    columns = ["ack_val", "emitted", "consumed", "component", "batch"]
-    whole = pl.all_horizontal(pl.col("root_id", *columns).is_not_null()) & kind.is_in(list(Kind))
-    counted = (pl.col("emitted") >= 0) & (pl.col("consumed") >= 0)
-    message = pl.all_horizontal(pl.col("spout", "source_partition", "source_offset").is_not_null())
-    # An attempt that no plan and no live row knows would have no delay.
-    described = message & pl.col("attempt").is_between(1, len(request.delays)).fill_null(False)
-    start = kind.is_in([Kind.INIT, Kind.LOST])
-    joined = (kind != Kind.JOIN) | pl.col("joined").is_not_null()
-    damaged = events.filter(~(whole & counted & (~start | described) & joined).fill_null(False))
-    if damaged.height:
-        row = {name: value for name, value in damaged.row(0, named=True).items() if value is not None}
-        raise StoreError(
-            f"{store.path(EVENTS)} has {damaged.height:,} rows that no component logs, such as {row}. "
-            "They were written by hand; delete them and fold again."
-        )
+    new = unfolded(request.previous, request.logged)
+    table = store.require(EVENTS, request.events_version)
+    rows = scan(table.file_uris(file_pruning_predicate=new), columns_of(EVENTS)).filter(pl.sql_expr(new))
+    is_batch = pl.col("kind").eq_missing(pl.lit(Kind.BATCH))
+    batches, events = collect(rows.filter(is_batch)), collect(rows.filter(~is_batch))
+    folded = request.previous.logged if request.previous else {}
+    logged = [
+        (name, batch) for name, n in request.logged.items() for batch in range(folded.get(name, 0) + 1, n + 1)
+    ]
+    found = batches.select(pl.len(), pl.col("ack_val").bitwise_xor().fill_null(0)).row(0)
+    if found != (len(logged), events.select(seal_of_events()).item()):
+        refuse_broken_batches(table, batches, events.lazy(), logged)
+    return events
 
 
 def _waiting(store: Store, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame:
@@ -151,8 +152,14 @@ def _waiting(store: Store, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame
     return pl.concat(parts).select(pl.col("_root_id").alias("root_id")).drop_nulls()
 
 
-def _own_row(request: FoldRequest, events: int) -> dict[str, object]:
-    """The fold's row of itself. Its `events` are all that it read, the late ones included."""
+def _own_row(request: FoldRequest, events: int, settled: int, live: int) -> dict[str, object]:
+    """The fold's row of itself.
+
+    Args:
+        events: all that it read, the late ones included.
+        settled: the seal of the rows that it settled.
+        live: the seal of its live rows.
+    """
     return {
         "fold": request.number,
         "events_version": request.events_version,
@@ -160,5 +167,7 @@ def _own_row(request: FoldRequest, events: int) -> dict[str, object]:
         "window": request.turn.window,
         "logged": list(request.logged.items()),
         "events": events,
+        "ack_val": settled,
+        "outstanding": live,
         "folded_at": request.now,
     }

@@ -1,7 +1,7 @@
 """The ledger as clients read it: the newest fold, what is live in it, and each message's story."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from acker.errors import StoreError
 from acker.schemas import LEDGER
-from acker.tables import Store, last_number, query
+from acker.tables import WAY_OUT, Store, last_number, query
 from acker.timeouts import Turn
 
 APP = "fold"
@@ -30,6 +30,7 @@ class Fold:
     events: int = 0  # rows of events that it read
     folded_at: datetime | None = None
     ledger_version: int = 0  # a version of the ledger that holds the fold
+    live_seal: int = field(default=0, compare=False)  # of its live rows, see `seals`
 
 
 def newest_fold(store: Store) -> Fold | None:
@@ -51,7 +52,7 @@ def read_fold(table: DeltaTable, number: int) -> Fold:
     Raises:
         StoreError: it is not there.
     """
-    columns = 'fold, events_version, turn, "window", logged, events, folded_at'
+    columns = 'fold, events_version, turn, "window", logged, events, folded_at, outstanding'
     rows = query(
         f"SELECT {columns} FROM ledger WHERE fold = {number} AND live_in IS NULL AND root_id IS NULL",
         ledger=table,
@@ -59,7 +60,7 @@ def read_fold(table: DeltaTable, number: int) -> Fold:
     if len(rows) != 1:
         raise StoreError(
             f"The ledger {table.table_uri} has {len(rows)} rows for its newest fold, {number}, instead of "
-            "one. It was restored or edited by hand; restore it to a version that holds the fold."
+            f"one. It was restored or edited by hand; restore it to a version that holds the fold. {WAY_OUT}"
         )
     return _fold(rows[0], table.version())
 
@@ -73,6 +74,7 @@ def _fold(row: dict[str, Any], version: int) -> Fold:
         events=row["events"],
         folded_at=row["folded_at"],
         ledger_version=version,
+        live_seal=row["outstanding"] or 0,
     )
 
 

@@ -11,9 +11,10 @@ from datetime import datetime
 import polars as pl
 
 from acker.events import Kind
-from acker.frames import Rows, by_each_root, collect, columns_of, file_name, scan
+from acker.frames import Rows, by_each_root, collect, columns_of, file_name, rows_by_batch, scan
 from acker.ids import held_ids, tuple_ids
 from acker.schemas import EVENTS, HELD, SPOUT_COLUMNS, component_of, edge, of_stream, stream, stream_of
+from acker.seals import sealed_events
 from acker.tables import Store, append_rows
 
 _EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an input
@@ -54,8 +55,10 @@ def run_log(store: Store, request: LogRequest) -> None:
         component=pl.lit(request.component), batch=pl.lit(request.batch), logged_at=pl.lit(request.now)
     )
     missing = {name: pl.lit(None) for name in columns if name not in events.collect_schema()}
-    rows = events.with_columns(**missing).select(columns.names()).cast(columns)
-    append_rows(store.require(EVENTS), collect(rows), request.component, request.batch)
+    rows = collect(events.with_columns(**missing).select(columns.names()).cast(columns))
+    tuples = rows_by_batch(store, request.component).get(request.batch, 0)
+    sealed = sealed_events(rows, request.component, request.batch, tuples, request.now)
+    append_rows(store.require(EVENTS), sealed, request.component, request.batch)
 
 
 def _spout_events(store: Store, request: LogRequest) -> pl.LazyFrame:

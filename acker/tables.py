@@ -5,13 +5,16 @@ store's own tables are written with the `deltalake` package, which takes millise
 takes half a second; with it, too, a client reads what it must know before it plans.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 from acker.errors import StoreError
 from acker.schemas import SCHEMAS
 
+WAY_OUT = 'See "Damage and the way out" in docs/operations.md.'
+
+_FRAME = re.compile(r"\s*(\d+: |at /|stack backtrace)", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -29,7 +35,13 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except Exception as error:
-        raise StoreError(f"The Delta table {path} cannot be read: {error}") from error
+        raise StoreError(f"The Delta table {path} cannot be read: {said(error)} {WAY_OUT}") from error
+
+
+def said(error: Exception) -> str:
+    """What an error of a library says, as a sentence, without a trace of the library's own."""
+    lines = takewhile(lambda line: not _FRAME.match(line), str(error).splitlines())
+    return f"{' '.join(line.strip() for line in lines).rstrip('. ')}."
 
 
 def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
@@ -45,12 +57,12 @@ def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
         found = arrow_table(builder.execute(sql))
     except Exception as error:
         paths = ", ".join(table.table_uri for table in tables.values())
-        raise StoreError(f"The data of {paths} cannot be read: {error}") from error
+        raise StoreError(f"The data of {paths} cannot be read: {said(error)} {WAY_OUT}") from error
     columns = [_values(found.column(name)) for name in found.column_names]
     return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def in_batches(batches: Sequence[int]) -> str:
+def in_batches(batches: Sequence[int], column: str = "_batch") -> str:
     """A SQL condition on the batches of a stream's rows, on which files are skipped."""
     if not batches:
         return "false"
@@ -60,7 +72,7 @@ def in_batches(batches: Sequence[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return "(" + " OR ".join(f"_batch BETWEEN {low} AND {high}" for low, high in runs) + ")"
+    return "(" + " OR ".join(f"{column} BETWEEN {low} AND {high}" for low, high in runs) + ")"
 
 
 def arrow_table(stream: Any) -> pa.Table:
@@ -144,6 +156,11 @@ def last_number(table: DeltaTable | None, app: str) -> int:
     return 0 if version is None else version
 
 
+@cache
+def _own_schema(table: str) -> Schema:
+    return Schema.from_arrow(SCHEMAS[table].arrow())
+
+
 @dataclass(frozen=True)
 class Store:
     """The Delta tables of one topology: one folder each, below `<uri>/<topology>`."""
@@ -156,8 +173,18 @@ class Store:
         return f"{self.uri.rstrip('/')}/{self.topology}/{table}"
 
     def open(self, table: str, version: int | None = None) -> DeltaTable | None:
-        """The table without Spark, or None where it does not exist yet."""
-        return open_table(self.path(table), version)
+        """The table without Spark, or None where it does not exist yet.
+
+        Raises:
+            StoreError: it cannot be read, or is one of the store's own and has other columns.
+        """
+        found = open_table(self.path(table), version)
+        if found is not None and table in SCHEMAS and found.schema() != _own_schema(table):
+            raise StoreError(
+                f"The columns of {found.table_uri} are not those that it was made with. "
+                f"It was altered by hand; restore it to a version before that. {WAY_OUT}"
+            )
+        return found
 
     def require(self, table: str, version: int | None = None) -> DeltaTable:
         """The table without Spark.
@@ -202,7 +229,9 @@ class Store:
         try:
             return change(self.require(table))
         except DeltaError as error:
-            raise StoreError(f"{self.path(table)} could not be rewritten: {error} Run it again.") from error
+            raise StoreError(
+                f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {WAY_OUT}"
+            ) from error
 
     def read(self, spark: SparkSession, table: str, version: int | None = None) -> DataFrame:
         """The table in Spark, as of a version or as it stands."""

@@ -8,10 +8,12 @@ import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acker.frames import collect, columns_of, scan
 from acker.job import FoldRequest, run_fold
 from acker.ledger import APP, fold_counts, newest_fold
 from acker.schemas import EVENTS, LEDGER, SCHEMAS
-from acker.tables import Store
+from acker.seals import sealed_events
+from acker.tables import Store, append_rows
 from acker.timeouts import Timeouts
 from bench.pairs import Measure, measure
 
@@ -128,8 +130,9 @@ def _with_history(spark: SparkSession, folder: Path, settled: int) -> Store:
             F.lit(NOW).alias("settled_at"),
             F.lit(NOW).alias("folded_at"),
         )
+        logged = {SPOUT: SETTLED_FOLDS, BOLT: SETTLED_FOLDS}
         own = spark.createDataFrame(
-            [{"fold": fold, "events_version": 0, "turn": 0, "window": 0, "logged": {}, "events": each}],
+            [{"fold": fold, "events_version": 0, "turn": 0, "window": 0, "logged": logged, "events": each}],
             "fold bigint, events_version bigint, turn bigint, `window` bigint, logged map<string,bigint>, "
             "events bigint",
         )
@@ -175,6 +178,15 @@ def _append_events(store: Store, spark: SparkSession, roots: int, acks: int, bat
     for component, events in ((SPOUT, init), (BOLT, ack)):
         stamped = events.withColumns({"batch": F.lit(batch).cast("bigint"), "logged_at": F.lit(NOW)})
         store.append(_complete(spark, stamped), EVENTS, component, batch)
+        _seal(store, component, batch)
+
+
+def _seal(store: Store, component: str, batch: int) -> None:
+    """Append a batch's own row."""
+    table = store.require(EVENTS)
+    rows = collect(scan(table.file_uris(), columns_of(EVENTS)).filter(pl.col("component") == component))
+    own = sealed_events(rows, component, batch, 0, NOW).head(1)
+    append_rows(table, own, f"{component} sealed", batch)
 
 
 def _complete(spark: SparkSession, events: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from acker.retry import delay_after
 from acker.schemas import EVENTS, component_of
 from pipeline.hooks import call_hooks
 from pipeline.journal import messages_table
+from pipeline.publisher import position
 from pipeline.retire import retire
 from pipeline.run import Run
 
@@ -21,6 +22,8 @@ def fold(run: Run) -> Fold:
     which tuples still wait, all as of the same commit. A tuple that moves on meanwhile was consumed and
     emitted in one later commit; at this version it waits.
     """
+    for publication in run.topology.publications.values():
+        position(run.store, publication)  # which is an error where the ledger was put back
     retire(run)
     previous = newest_fold(run.store)
     now = run.clock()
@@ -28,8 +31,11 @@ def fold(run: Run) -> Fold:
     if events is None:
         raise StoreError(f"There is no table {run.store.path(EVENTS)}; run the topology once before folding.")
     version = events.version()
-    logged = {name: run.journal.logged(name, version) for name in run.journal.components()}
     folded = previous.logged if previous else {}
+    # Never less than before, although `events` was put back: what a fold has seen, no other is to see.
+    logged = {
+        name: max(run.journal.logged(name, version), folded.get(name, 0)) for name in run.journal.components()
+    }
     highest = _highest_attempt(run, folded, logged)
     if previous:
         highest = max(highest, highest_attempt(run.store, previous))

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from acker.errors import StoreError
+from acker.frames import rows_by_batch
 from acker.held import held_back
 from acker.ledger import newest_fold
 from acker.log import LogRequest, run_log
-from acker.schemas import component_of, stream
-from acker.tables import arrow_table, query
+from acker.schemas import EVENTS, LEDGER, component_of, stream
+from acker.tables import WAY_OUT
 from pipeline.collector import LONGEST_REASON
 from pipeline.components import Component
 from pipeline.journal import Batch, BatchKind
@@ -24,11 +26,18 @@ from pipeline.write import write
 
 
 def unfinished(run: Run, component: str) -> Batch | None:
-    """The component's newest planned batch if it is not logged yet."""
+    """The component's first planned batch that is not logged yet.
+
+    It is the newest one, unless `events` was lost or put back; then all that it lacks are logged again.
+
+    Raises:
+        StoreError: the journal was put back.
+    """
+    logged = run.journal.logged(component)  # first, since another run may plan and log meanwhile
     newest = run.journal.newest_number(component)
-    if newest == run.journal.logged(component):
-        return None
-    return run.journal.read(component, newest)
+    if newest < logged:
+        raise run.journal.put_back(component, newest, EVENTS, logged)
+    return None if newest == logged else run.journal.read(component, logged + 1)
 
 
 def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number: int) -> Batch:
@@ -36,6 +45,7 @@ def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number
 
     Another run may have planned that number first; then its batch comes back, to be resumed.
     """
+    _refuse_known(run, component.name, number)
     batch = run.journal.append(_batch(run, component.name, kind, planned, number))
     _tell(run, batch)
     return batch
@@ -45,6 +55,8 @@ def plan_all(
     run: Run, kind: BatchKind, planned: Mapping[str, Range], numbers: Mapping[str, int]
 ) -> list[Batch] | None:
     """Append a batch of each of some components, in one commit; None if another run took a number."""
+    for name in planned:
+        _refuse_known(run, name, numbers[name])
     batches = [_batch(run, name, kind, each, numbers[name]) for name, each in planned.items()]
     if not run.journal.append_all(batches):
         return None
@@ -69,6 +81,19 @@ def _tell(run: Run, batch: Batch) -> None:
     run.tell("planned", batch.component, batch.number, kind=batch.kind)
 
 
+def _refuse_known(run: Run, component: str, number: int) -> None:
+    """Stop where a batch that is to be planned was planned before, and the journal does not know of it."""
+    fold = newest_fold(run.store)
+    found = {
+        stream(component): run.store.last_number(stream(component), component),
+        LEDGER: fold.logged.get(component, 0) if fold else 0,
+    }
+    newest = run.journal.newest_number(component)  # last: another run may have planned and written meanwhile
+    for where, known in found.items():
+        if known > max(newest, number - 1):
+            raise run.journal.put_back(component, newest, where, known)
+
+
 def finish(run: Run, component: Component, batch: Batch) -> None:
     """Write and log a planned batch, from wherever it was left.
 
@@ -88,9 +113,29 @@ def log(
 ) -> None:
     """Append the events of a batch that is written, or whose inputs all fail; see `LogRequest`."""
     if run.journal.logged(batch.component) < batch.number:
+        if failed is None and _is_in_doubt(run, batch):
+            if inputs is None:
+                raise StoreError(
+                    f"{run.store.path(stream(batch.component))} has no rows of batch {batch.number}, which "
+                    f"is not logged: it was restored or edited by hand. Restore its rows. {WAY_OUT}"
+                )
+            failed = f"{batch.component} batch {batch.number} is logged again, and has no rows"
         request = LogRequest(batch.component, batch.number, batch.edges, inputs, run.clock(), failed)
         run_log(run.store, request)
     run.tell("logged", batch.component, batch.number)
+
+
+def _is_in_doubt(run: Run, batch: Batch) -> bool:
+    """Whether it cannot be told of a batch without rows if it was written or given up.
+
+    So of one that is logged again, as later ones were planned. Those that a fold has seen do not matter.
+    """
+    if run.journal.newest_number(batch.component) == batch.number:
+        return False
+    fold = newest_fold(run.store)
+    if fold is not None and batch.number <= fold.logged.get(batch.component, 0):
+        return False
+    return not rows_by_batch(run.store, batch.component).get(batch.number)
 
 
 def is_written(run: Run, batch: Batch) -> bool:
@@ -154,27 +199,10 @@ def last_that_fits(run: Run, upstream: str, consumer: str, taken: int) -> int:
         return taken
     if len(offered) == 1:
         return offered[0]
-    sizes = rows_by_batch(run, component_of(upstream))
+    sizes = rows_by_batch(run.store, component_of(upstream))
     room = run.topology.batch_rows
     for index, number in enumerate(offered):
         room -= sizes.get(number, 0)
         if room < 0 and index > 0:
             return offered[index - 1]
     return offered[-1]
-
-
-def rows_by_batch(run: Run, component: str) -> dict[int, int]:
-    """Rows of each batch in a stream, from Delta's own statistics; files that were compacted are read."""
-    table = run.store.open(stream(component))
-    if table is None:  # all its batches failed their inputs without a write
-        return {}
-    actions = arrow_table(table.get_add_actions(flatten=True))
-    names = ("min._batch", "max._batch", "num_records")
-    files = list(zip(*(actions[name].to_pylist() for name in names), strict=True))
-    if any(low != high for low, high, _ in files):
-        rows = query("SELECT _batch, count(*) AS n FROM stream GROUP BY _batch", stream=table)
-        return {row["_batch"]: row["n"] for row in rows}
-    sizes: dict[int, int] = {}
-    for number, _, count in files:
-        sizes[number] = sizes.get(number, 0) + count
-    return sizes

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from acker.frames import rows_by_batch
 from acker.held import held_back
 from acker.ledger import Fold, fold_counts, newest_fold, unfolded
 from acker.schemas import EVENTS, LEDGER
 from acker.tables import last_number, query
 from pipeline.acking import fold
-from pipeline.batch import finish, plan, plan_bolt, rows_by_batch, unfinished
+from pipeline.batch import finish, plan, plan_bolt, unfinished
 from pipeline.components import Component
 from pipeline.journal import Batch
 from pipeline.publish import publish
@@ -53,9 +54,8 @@ def run_spout(run: Run, spout: Component, limit: int | None = None, replays: boo
         limit: see `run_cycle`.
         replays: whether to replay what is due; False where another task does.
     """
-    left = unfinished(run, spout.name)
     batches = []
-    if left is not None:
+    while (left := unfinished(run, spout.name)) is not None:
         finish(run, spout, left)
         batches.append(left)
     for plan_one in (plan_due, _plan_next(limit)) if replays else (_plan_next(limit),):
@@ -110,7 +110,7 @@ def room_for_new(run: Run, spout: str) -> int:
 
 def emitted(run: Run, batch: Batch) -> int:
     """How many messages a spout's logged batch took from its source, from its stream."""
-    return rows_by_batch(run, batch.component).get(batch.number, 0)
+    return rows_by_batch(run.store, batch.component).get(batch.number, 0)
 
 
 def run_bolt(run: Run, bolt: Component) -> int:

@@ -9,13 +9,15 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
 from acker.errors import StoreError
+from acker.ledger import newest_fold
 from acker.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
-from acker.tables import Store, append_all, query
+from acker.tables import WAY_OUT, Store, append_all, query
 from pipeline.spouts import History, Range
 
 BatchKind = Literal["next", "replay", "retire"]
@@ -103,7 +105,8 @@ class Journal:
         if len(rows) != 1:
             raise StoreError(
                 f"{self.store.path(BATCHES)} has {len(rows)} rows for batch {number} of {component} instead "
-                "of one. It was restored or edited by hand; restore it to a version that holds the batch."
+                "of one. It was restored or edited by hand; restore it to a version that holds the batch. "
+                f"{WAY_OUT}"
             )
         return rows[0]
 
@@ -142,15 +145,37 @@ class Journal:
     def _damaged(self, what: str) -> StoreError:
         return StoreError(
             f"{self.store.path(BATCHES)} has a row that no run wrote, {what}. It was edited by hand; "
-            "restore it to a version without the row."
+            f"restore it to a version without the row. {WAY_OUT}"
         )
 
     def numbers_for(self, upstream: str, consumer: str, after: int, upto: int) -> list[int]:
         """Batches of the stream `upstream` in (after, upto] that have `consumer` among their edges."""
         if upto <= after:
             return []
-        found = self.rows(f"component = '{component_of(upstream)}' AND batch > {after} AND batch <= {upto}")
+        found = self._all(component_of(upstream), after, upto)
         return [batch.number for batch in found if edge(upstream, consumer) in batch.edges]
+
+    def all(self, component: str) -> list[Batch]:
+        """All batches of a component, in order.
+
+        Raises:
+            StoreError: one is missing.
+        """
+        logged = self.logged(component)  # first, since a run may plan and log meanwhile
+        newest = self.newest_number(component)
+        if newest < logged:
+            raise self.put_back(component, newest, EVENTS, logged)
+        return self._all(component, 0, newest)
+
+    def _all(self, component: str, after: int, upto: int) -> list[Batch]:
+        found = self.rows(f"component = '{component}' AND batch > {after} AND batch <= {upto}")
+        missing = set(range(after + 1, upto + 1)) - {batch.number for batch in found}
+        if missing:
+            raise StoreError(
+                f"{self.store.path(BATCHES)} has no row for batch {min(missing)} of {component}. It was "
+                f"restored or edited by hand; restore it to a version that holds the batch. {WAY_OUT}"
+            )
+        return found
 
     def inputs(self, batch: Batch) -> dict[str, list[int]]:
         """Per input stream the batches that a bolt's batch takes in."""
@@ -185,6 +210,26 @@ class Journal:
         where = f"component = '{spout}' AND kind = 'next'"
         newest = self.rows(f"{where} AND batch = (SELECT max(batch) FROM batches WHERE {where})")
         return History(newest[0].input if newest else None, lambda: [b.input for b in self.rows(where)])
+
+    def refuse_broken(self) -> None:
+        """Stop where a batch is not planned exactly once, or does not begin where the one before ended.
+
+        Raises:
+            StoreError: with the first of them.
+        """
+        fold = newest_fold(self.store)
+        for component in {*self.components(), *(fold.logged if fold else ())}:
+            for before, batch in pairwise(self.all(component)):
+                begins = {name: batch.input.get(name, {}).get("after") for name in before.positions}
+                if batch.number == before.number or begins != before.positions:
+                    raise self._damaged(f"batch {batch.number} of {component}")
+
+    def put_back(self, component: str, newest: int, where: str, known: int) -> StoreError:
+        """What to say of a journal that lacks batches of a component which another table knows."""
+        return StoreError(
+            f"{self.store.path(BATCHES)} has batches of {component} up to {newest}, {self.store.path(where)} "
+            f"up to {known}: the journal was put back to an older version. Put back a newer one. {WAY_OUT}"
+        )
 
     def components(self) -> list[str]:
         """Every component that ever planned a batch."""

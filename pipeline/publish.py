@@ -17,8 +17,9 @@ from acker.quoting import sql_name
 from acker.schemas import LEDGER, component_of, stream
 from acker.tables import append, last_number, open_table, query
 from acker.untracked import untracked
+from acker.whole import refuse_missing
 from pipeline.journal import Batch, Journal
-from pipeline.publisher import COUNT, app_id, commit_note
+from pipeline.publisher import COUNT, app_id, commit_note, position
 from pipeline.run import Run
 from pipeline.topology import Publication
 
@@ -45,8 +46,7 @@ def publish_table(run: Run, publication: Publication) -> int:
     newest = newest_fold(run.store)
     if newest is None or run.store.open(stream(publication.component)) is None:
         return 0  # nothing was folded, or nothing emitted that could be published
-    position = last_number(open_table(publication.to), app_id(run.store, publication))
-    folds = acked_folds(run, publication, position, newest.number)
+    folds = acked_folds(run, publication, position(run.store, publication), newest.number)
     for acked in folds:
         _publish_fold(run, publication, acked)
         run.tell("published", publication.component, acked.fold)
@@ -125,6 +125,9 @@ def caused_batches(journal: Journal, emissions: list[tuple[str, int]]) -> dict[s
     """
     reached: dict[str, set[int]] = {}
     for spout, batch in emissions:
+        newest = journal.newest_number(spout)
+        if newest < batch:
+            raise journal.put_back(spout, newest, LEDGER, batch)
         reached.setdefault(spout, set()).add(batch)
     edges = journal.edges()
     batches: dict[str, list[Batch]] = {}  # by bolt
@@ -135,7 +138,7 @@ def caused_batches(journal: Journal, emissions: list[tuple[str, int]]) -> dict[s
         readers = [(name, bolt) for name in edges if component_of(name) == upstream for bolt in edges[name]]
         for name, bolt in readers:
             if bolt not in batches:
-                batches[bolt] = journal.rows(f"component = '{bolt}'")
+                batches[bolt] = journal.all(bolt)
             found = {batch.number for batch in batches[bolt] if batch.is_given_any(name, numbers)}
             if not found <= reached.setdefault(bolt, set()):
                 reached[bolt] |= found
@@ -149,6 +152,7 @@ def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
     )
     tuples = _tuples_of(run, publication, acked.emissions, settled.select(F.col("root_id").alias("_root_id")))
     if acked.untracked:
+        refuse_missing(run.store, component_of(publication.component), acked.untracked)
         others = run.tuples(publication.component, acked.untracked).where("_root_id IS NULL")
         columns = run.columns(others, publication.component)
         tuples = tuples.unionByName(others.select("_root_id", *map(sql_name, columns)))
@@ -167,7 +171,9 @@ def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
 def _tuples_of(
     run: Run, publication: Publication, emissions: list[tuple[str, int]], roots: DataFrame
 ) -> DataFrame:
-    batches = caused_batches(run.journal, emissions).get(component_of(publication.component), [])
+    component = component_of(publication.component)
+    batches = caused_batches(run.journal, emissions).get(component, [])
+    refuse_missing(run.store, component, batches)
     tuples = run.tuples(publication.component, batches)
     columns = run.columns(tuples, publication.component)
     return tuples.select("_root_id", *map(sql_name, columns)).join(roots, "_root_id", "left_semi")
@@ -257,12 +263,11 @@ def passed(run: Run) -> int:
     newest = newest_fold(run.store)
     if newest is None:
         return 0
-    position = newest.number
+    upto = newest.number
     for publication in run.topology.publications.values():
         if run.store.open(stream(publication.component)) is None:
             continue  # it has emitted nothing yet
-        done = last_number(open_table(publication.to), app_id(run.store, publication))
-        waiting = acked_folds(run, publication, done, newest.number)
+        waiting = acked_folds(run, publication, position(run.store, publication), newest.number)
         if waiting:
-            position = min(position, waiting[0].fold - 1)
-    return position
+            upto = min(upto, waiting[0].fold - 1)
+    return upto

@@ -2,8 +2,10 @@
 
 import json
 
+from acker.errors import StoreError
+from acker.ledger import APP
 from acker.schemas import LEDGER
-from acker.tables import Store
+from acker.tables import WAY_OUT, Store, last_number, open_table
 from pipeline.topology import Publication
 
 COUNT = "_tuples"  # on a table of aggregates: how many tuples a row stands for
@@ -16,6 +18,22 @@ def app_id(store: Store, publication: Publication) -> str:
     another URI, does not publish everything a second time.
     """
     return f"{store.require(LEDGER).metadata().id}/{publication.component}"
+
+
+def position(store: Store, publication: Publication) -> int:
+    """The newest fold that a component has published; 0 before the first.
+
+    Raises:
+        StoreError: the ledger has no such fold yet, and would give its number to another.
+    """
+    number = last_number(open_table(publication.to), app_id(store, publication))
+    newest = last_number(store.open(LEDGER), APP)  # after it, since folds come before they are published
+    if number > newest:
+        raise StoreError(
+            f"{publication.to} has fold {number} of {store.path(LEDGER)}, which ends with {newest}: that was "
+            f"put back. Put back a newer version, or an older one of the published table. {WAY_OUT}"
+        )
+    return number
 
 
 def commit_note(store: Store, publication: Publication, fold: int) -> str:

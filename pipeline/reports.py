@@ -11,47 +11,43 @@ from acker.tables import Store, last_number, open_table, query
 from pipeline.components import Component
 from pipeline.journal import Journal
 from pipeline.positions import positions
-from pipeline.publisher import COUNT, app_id
+from pipeline.publisher import COUNT, app_id, position
 from pipeline.topology import Topology
 
 
 def audit_report(topology: Topology, store: Store) -> Audit:
     """The verdict on a topology's store and on its published tables."""
     published = []
-    components = [name for name in Journal(store).components() if name not in topology.publications]
+    journal = Journal(store)
+    journal.refuse_broken()
+    components = [name for name in journal.components() if name not in topology.publications]
     for publication in topology.publications.values():
         table = open_table(publication.to)
-        app = app_id(store, publication)
         # A component that was renamed, say, has published to the table before.
         before = {
             name: last_number(table, app_id(store, replace(publication, component=name)))
             for name in components
         }
         former = {name: store.require(stream(name)) for name, position in before.items() if position}
-        position = last_number(table, app)
-        fold = read_fold(store.require(LEDGER), position) if position else None
+        upto = position(store, publication)
+        fold = read_fold(store.require(LEDGER), upto) if upto else None
         published.append(
             PublishedTable(
                 component=publication.component,
                 table=table,
                 stream=store.open(stream(publication.component)),
-                position=max([position, *before.values()]),
+                position=max([upto, *before.values()]),
                 folded=fold.logged.get(component_of(publication.component), 0) if fold else 0,
                 counted=COUNT if publication.by else None,
                 former=former,
             )
         )
-    return audit(store, [spout.name for spout in topology.spouts], published)
+    return audit(store, [spout.name for spout in topology.spouts], published, journal.components())
 
 
 def audit_json(result: Audit) -> dict[str, Any]:
     """An audit as JSON's types."""
     return {**asdict(result), "verdict": result.verdict}
-
-
-def _position(store: Store, topology: Topology, component: str) -> int:
-    publication = topology.publications[component]
-    return last_number(open_table(publication.to), app_id(store, publication))
 
 
 def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, Any]:
@@ -62,7 +58,7 @@ def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, 
         {
             "component": publication.component,
             "to": publication.to,
-            "fold": _position(store, topology, publication.component),
+            "fold": position(store, publication),
         }
         for publication in topology.publications.values()
     ]

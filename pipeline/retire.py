@@ -38,20 +38,17 @@ def retire(run: Run) -> None:
 def _log_written(run: Run, spouts: list[str]) -> None:
     """Log what spouts that are gone have emitted. What they only planned waits for their return."""
     for spout in spouts:
-        left = unfinished(run, spout)
-        if left is not None and is_written(run, left):
+        while (left := unfinished(run, spout)) is not None and is_written(run, left):
             log(run, left, None)
 
 
 def _finish_left(run: Run, bolt: str) -> bool:
     """Log the batch that a bolt has left, if nobody is to run it; whether the bolt has none now."""
-    left = unfinished(run, bolt)
-    if left is None:
-        return True
-    refused = None if is_written(run, left) else refusal(run, left)
-    if refused is None and not is_written(run, left):
-        return False  # the bolt itself can run it
-    log(run, left, run.journal.inputs(left), refused)
+    while (left := unfinished(run, bolt)) is not None:
+        refused = None if is_written(run, left) else refusal(run, left)
+        if refused is None and not is_written(run, left):
+            return False  # the bolt itself can run it
+        log(run, left, run.journal.inputs(left), refused)
     return True
 
 

@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import polars as pl
 
-from acker.schemas import EVENTS, SCHEMAS
+from acker.frames import columns_of
+from acker.schemas import EVENTS
+from acker.seals import sealed_events
 from acker.tables import Store, append_rows
 from pipeline.acking import fold
 from pipeline.journal import Batch, Journal
@@ -55,8 +57,8 @@ def shop(folder: Path) -> Shop:
     files = [{"path": ODD, "mark": "1:1", "after": 0, "upto": 3, "end": 3}]
     Journal(store).append(Batch("orders", 1, "next", {"files": files}, ("items",), NOW, "run"))
     Journal(store).append(Batch("items", 1, "next", {"orders": {"after": 0, "upto": 1}}, (), NOW, "run"))
-    log(store, "orders", 1, [event(root, "init", emitted=1) for root in (1, 2, 3)])
-    log(store, "items", 1, [event(1, "ack"), event(2, "fail", reason=REASON)])
+    log(store, "orders", 1, [event(root, "init", emitted=1) for root in (1, 2, 3)], is_sealed=True)
+    log(store, "items", 1, [event(1, "ack"), event(2, "fail", reason=REASON)], is_sealed=True)
     return Shop(run, environ)
 
 
@@ -81,9 +83,11 @@ def event(root: int, kind: str, emitted: int = 0, **columns: Any) -> dict[str, A
     return found | columns
 
 
-def log(store: Store, app: str, number: int, rows: list[dict[str, Any]]) -> None:
-    """Append events as the log of a batch, or under another name as somebody does by hand."""
-    append_rows(store.require(EVENTS), pa.Table.from_pylist(rows, SCHEMAS[EVENTS].arrow()), app, number)
+def log(store: Store, app: str, number: int, rows: list[dict[str, Any]], is_sealed: bool = False) -> None:
+    """Append events as the log of a batch, or unsealed and under another name as somebody does by hand."""
+    found = pl.DataFrame(rows, columns_of(EVENTS))
+    sealed = sealed_events(found, app, number, 0, NOW) if is_sealed else found
+    append_rows(store.require(EVENTS), sealed, app, number)
 
 
 def folded(folder: Path) -> Shop:

@@ -8,17 +8,18 @@ from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
 
-import pyarrow as pa
+import polars as pl
 import pytest
 
 from acker.errors import StoreError
 from acker.events import Event, LedgerRow, State
-from acker.frames import collect
+from acker.frames import collect, columns_of
 from acker.job import FoldRequest, live_rows, run_fold
 from acker.ledger import Fold, fold_counts, highest_attempt, newest_fold
 from acker.oracle import Ledger
 from acker.retry import delay_after
-from acker.schemas import EVENTS, LEDGER, SCHEMAS
+from acker.schemas import EVENTS, LEDGER
+from acker.seals import sealed_events
 from acker.tables import Store, append_rows, query
 from tests.histories import (
     RETRY,
@@ -37,6 +38,7 @@ from tests.histories import (
     written,
 )
 
+BOTH = (SOURCE, "words")
 COLUMNS = ", ".join(column.name for column in fields(LedgerRow))
 
 # Of three messages one is acked, one fails and is emitted again, and one stays in flight.
@@ -51,12 +53,14 @@ def store(store_uri: str) -> Store:
     found = Store(store_uri, "numbers")
     found.create()
     for number, events in enumerate([FIRST.events, SECOND.events], start=1):
-        append_rows(found.require(EVENTS), rows_of(events), "test", number)
+        append_rows(found.require(EVENTS), rows_of(events, number), "test", number)
     return found
 
 
-def rows_of(events: Iterable[Event]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(event) for event in events], SCHEMAS[EVENTS].arrow())
+def rows_of(events: Iterable[Event], batch: int) -> pl.DataFrame:
+    """The events of a batch of both components, as their logs write them."""
+    rows = [pl.DataFrame([asdict(e) for e in events if e.component == c], columns_of(EVENTS)) for c in BOTH]
+    return pl.concat(sealed_events(*each, batch, 0, START) for each in zip(rows, BOTH, strict=True))
 
 
 def request(fold: int, previous: Fold | None = None, **fields: object) -> FoldRequest:
