@@ -211,7 +211,7 @@ def test_events_go_once_they_are_folded_and_old(place, run):
     place.clock.advance(2 * 86_400)
     place.add("numbers", id=[4])
     run_spout(run, run.topology.components["numbers"])
-    assert trim_events(run, DAY) == {"events": 9}
+    assert trim_events(run, DAY) == {"events": 12}
     run_cycle(run)
     assert place.rows("doubled") == [(2,), (4,), (6,), (8,)]
     assert [entry.what for entry in trace_report(run.topology, run.store, "numbers:0:1")] == [
