@@ -24,6 +24,8 @@ from pipeline.run import Run
 from pipeline.spouts import Range
 from pipeline.write import write
 
+_LOOKED_AT = 10  # commits of a stream; after a write there are few, of a trimming or a vacuum
+
 
 def unfinished(run: Run, component: str) -> Batch | None:
     """The component's first planned batch that is not logged yet.
@@ -113,6 +115,8 @@ def log(
 ) -> None:
     """Append the events of a batch that is written, or whose inputs all fail; see `LogRequest`."""
     if run.journal.logged(batch.component) < batch.number:
+        if failed is None:
+            _refuse_lost(run, batch)
         if failed is None and _is_in_doubt(run, batch):
             if inputs is None:
                 raise StoreError(
@@ -123,6 +127,24 @@ def log(
         request = LogRequest(batch.component, batch.number, batch.edges, inputs, run.clock(), failed)
         run_log(run.store, request)
     run.tell("logged", batch.component, batch.number)
+
+
+def _refuse_lost(run: Run, batch: Batch) -> None:
+    """Stop where the stream has fewer rows of its newest batch than its write put there.
+
+    Else the batch would be logged as one that emits nothing. Delta's history has the number.
+    """
+    table = run.store.open(stream(batch.component))
+    if table is None or run.journal.newest_number(batch.component) != batch.number:
+        return
+    writes = (each for each in table.history(_LOOKED_AT) if each["operation"] == "WRITE")
+    written = int(next(writes, {}).get("operationMetrics", {}).get("numOutputRows", 0))
+    there = rows_by_batch(run.store, batch.component).get(batch.number, 0)
+    if there < written:
+        raise StoreError(
+            f"{table.table_uri} has {there} rows of batch {batch.number} instead of {written}: it was "
+            f"restored or edited by hand. Restore it to a version that has them. {WAY_OUT}"
+        )
 
 
 def _is_in_doubt(run: Run, batch: Batch) -> bool:

@@ -173,6 +173,7 @@ def without_hint(place: Damaged, table: str) -> None:
 
 def all_from_yesterday(place: Damaged, table: str) -> None:
     """The store and the published table as they were at the same moment."""
+    place.move()
     for name in ("", "squares"):
         shutil.rmtree(place.path(name))
         shutil.copytree(place.on("yesterday").path(name), place.path(name))
@@ -180,6 +181,7 @@ def all_from_yesterday(place: Damaged, table: str) -> None:
 
 def all_anew(place: Damaged, table: str) -> None:
     """Everything is read and published again."""
+    place.move()
     shutil.rmtree(place.folder / "store")
     shutil.rmtree(place.path("squares"))
     place.store.create()
@@ -246,7 +248,7 @@ CASES = [
          ("audit",), undone),
     case("without a row", "batches", deleted("component = 'squared' AND batch = 2"),
          ("audit", "trace", "publish"), undone),
-    case("with a row twice", "batches", doubled(("component", "=", "squared"), ("batch", "=", 2)),
+    case("with a row twice", "batches", doubled(("component", "=", "numbers"), ("batch", "=", 2)),
          ("audit",), undone),
     case("with an edited live row", "ledger", edited("live_in = 3", ack_val="1"), ("audit", "fold"), undone),
     case("without a live row", "ledger", deleted("live_in = 3"), ("audit", "fold"), undone),
@@ -271,7 +273,7 @@ def test_damage_is_named_and_has_a_way_out(place, case):
     if case.way_out is not undone:
         said["run"] = place.step("run")
         assert bool(said["run"]) == bool(set(STEPS) & set(case.stops)), said
-    where = "today/squares" if case.table == "squares" else case.table
+    where = "today\\w*/squares" if case.table == "squares" else case.table
     assert all(re.search(rf"{where}\b", text) for text in said.values() if text), said
     assert case.table == "squares" or set(before) <= set(place.rows()) <= set(PUBLISHED)
     if case.way_out is not None:

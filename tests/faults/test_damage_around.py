@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.maintain import compact, vacuum
-from tests.faults.damaged import PUBLISHED, Damaged
+from tests.faults.damaged import PUBLISHED, Damaged, Stop
 from tests.faults.damaged import living as living
 from tests.faults.damaged import place as place
 
@@ -71,6 +71,24 @@ def test_a_new_store_that_publishes_to_the_table_of_one_that_is_gone_fails_the_a
     assert place.step("run") == ""
     assert str(place.path("squares")) in place.ask("audit")
     shutil.rmtree(place.path("squares"))
+    assert_completes(place)
+
+
+@pytest.mark.parametrize("component", ["squared", pytest.param("numbers", marks=thorough)])
+def test_rows_that_are_lost_before_they_are_logged_stop_the_log(place, component):
+    def stop(step):
+        if (step.name, step.component) == ("written", component):
+            raise Stop
+
+    place.on_step = stop
+    with pytest.raises(Stop):
+        place.step("run")
+    place.on_step = lambda step: None
+    table = place.table(f"streams/{component}")
+    written = table.version()
+    table.restore(written - 1)
+    assert f"streams/{component}" in place.step("run")
+    place.table(f"streams/{component}").restore(written)
     assert_completes(place)
 
 
