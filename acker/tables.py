@@ -24,6 +24,8 @@ from acker.schemas import SCHEMAS
 
 WAY_OUT = 'See "Damage and the way out" in docs/operations.md.'
 
+_REFUSED = (DeltaError, OSError)  # the second where the log cannot be written, as on a full disk
+_STYLE = re.compile(r"\x1b\[[0-9;]*m|↳")
 _FRAME = re.compile(r"\s*(\d+: |at /|stack backtrace)", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,7 +42,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
 
 def said(error: Exception) -> str:
     """What an error of a library says, as a sentence, without a trace of the library's own."""
-    lines = takewhile(lambda line: not _FRAME.match(line), str(error).splitlines())
+    lines = takewhile(lambda line: not _FRAME.match(line), _STYLE.sub("", str(error)).splitlines())
     return f"{' '.join(line.strip() for line in lines).rstrip('. ')}."
 
 
@@ -138,11 +140,12 @@ def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool
     once = CommitProperties(app_transactions=[Transaction(app, number) for app, number in numbers.items()])
     try:
         write_deltalake(table, rows, mode="append", commit_properties=once)
-    except DeltaError as error:
+    except _REFUSED as error:
         if not is_there(open_table(table.table_uri)):
             which = ", ".join(f"{app} {number}" for app, number in numbers.items())
             raise StoreError(
-                f"The commit {which} did not go into {table.table_uri}: {error} Run the command again."
+                f"The commit {which} did not go into {table.table_uri}: {said(error)} "
+                "Run the command again."
             ) from error
         return False
     return True
@@ -216,9 +219,11 @@ class Store:
                     partition_by=list(schema.partition_by),
                     configuration=schema.table_properties(),
                 )
-            except DeltaError as error:
+            except _REFUSED as error:
                 if self.open(name) is None:  # else another client was faster
-                    raise StoreError(f"The table {self.path(name)} cannot be created: {error}") from error
+                    raise StoreError(
+                        f"The table {self.path(name)} cannot be created: {said(error)}"
+                    ) from error
 
     def change(self, table: str, change: Callable[[DeltaTable], dict[str, Any]]) -> dict[str, Any]:
         """Rewrite a table that Spark does not write, and return what `deltalake` says of it.
@@ -228,7 +233,7 @@ class Store:
         """
         try:
             return change(self.require(table))
-        except DeltaError as error:
+        except _REFUSED as error:
             raise StoreError(
                 f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {WAY_OUT}"
             ) from error

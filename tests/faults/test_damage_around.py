@@ -38,7 +38,7 @@ STEPS = ("fold", "publish")
 STOPPED = ("audit", "status", *STEPS)
 COPIES = [
     # Table, what stops, and what is put back then.
-    pytest.param("batches", ("audit", "status", *STEPS), ("kept", "batches"), marks=thorough),
+    pytest.param("batches", (*LOOKS, *STEPS), ("kept", "batches"), marks=thorough),
     pytest.param("events", ("audit",), None),
     pytest.param("ledger", STOPPED, ("yesterday", "squares")),
     pytest.param("streams/numbers", (), None, marks=thorough),
