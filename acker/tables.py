@@ -144,8 +144,7 @@ def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool
         if not is_there(open_table(table.table_uri)):
             which = ", ".join(f"{app} {number}" for app, number in numbers.items())
             raise StoreError(
-                f"The commit {which} did not go into {table.table_uri}: {said(error)} "
-                "Run the command again."
+                f"The commit {which} did not go into {table.table_uri}: {said(error)} Run the command again."
             ) from error
         return False
     return True

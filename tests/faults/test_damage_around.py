@@ -165,7 +165,8 @@ def test_a_full_disk_stops_a_step_and_the_next_run_completes_it(disk, step, comp
 def read_only(folder: Path) -> Iterator[None]:
     """Nothing can be written below a folder, by root either."""
     if os.geteuid() == 0:
-        with mounted(folder, "--bind", str(folder)), mounted(folder, "-o", "remount,bind,ro"):
+        with mounted(folder, "--bind", str(folder)):
+            subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
             yield
         return
     folders = [folder, *(each for each in folder.rglob("*") if each.is_dir())]
