@@ -274,6 +274,8 @@ def test_damage_is_named_and_has_a_way_out(place, case):
         said["run"] = place.step("run")
         assert bool(said["run"]) == bool(set(STEPS) & set(case.stops)), said
     where = "today\\w*/squares" if case.table == "squares" else case.table
+    if case.table == "streams/squared":  # of which Spark names the table that it writes to meanwhile
+        where = f"({where}|today\\w*/squares)"
     assert all(re.search(rf"{where}\b", text) for text in said.values() if text), said
     assert case.table == "squares" or set(before) <= set(place.rows()) <= set(PUBLISHED)
     if case.way_out is not None:
