@@ -12,6 +12,15 @@ LEDGER = "ledger"
 REPLAY_REQUESTS = "replay_requests"
 TRIMS = "trims"
 
+# Of every table of the store. A checkpoint every 10 commits, Delta's default, costs more than it saves. Each
+# commit lists the log, and nobody reads an old version: of a cycle a minute, 30 days, the default, would be
+# 200,000 files, and seconds for each commit. What was removed must not be remembered for longer than that.
+LOG_PROPERTIES = {
+    "delta.checkpointInterval": "100",
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+}
+
 _ARROW_TYPES = {
     "string": pa.string(),
     "bigint": pa.int64(),
@@ -33,12 +42,8 @@ class TableSchema:
     properties: dict[str, str] = field(default_factory=dict)
 
     def table_properties(self) -> dict[str, str]:
-        """Delta's table properties. A checkpoint every 10 commits, its default, costs more than it saves."""
-        return {
-            "delta.dataSkippingStatsColumns": self.stats_columns,
-            "delta.checkpointInterval": "100",
-            **self.properties,
-        }
+        """Delta's table properties."""
+        return {**LOG_PROPERTIES, "delta.dataSkippingStatsColumns": self.stats_columns, **self.properties}
 
     def arrow(self) -> pa.Schema:
         """The columns for clients without Spark."""
@@ -134,7 +139,4 @@ def of_stream(name: str, columns: Collection[str]) -> str:
 STREAM_COLUMNS = ("_root_id", "_batch", "_kind", "_error")
 HELD = "held"
 SPOUT_COLUMNS = ("_source_partition", "_source_offset", "_attempt", "_replaces")
-STREAM_PROPERTIES = {
-    "delta.dataSkippingStatsColumns": "_batch",
-    "delta.checkpointInterval": "100",
-}
+STREAM_PROPERTIES = {**LOG_PROPERTIES, "delta.dataSkippingStatsColumns": "_batch"}

@@ -1,8 +1,11 @@
 """The journal without Spark: processes that plan at once, and tables as Spark would make them."""
 
 import multiprocessing
+import os
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,8 @@ from pipeline.journal import Batch, Journal
 
 ROUNDS = 40
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+COMMITS = 110  # a checkpoint is made every 100
+TWO_DAYS_SECONDS = 2 * 86_400
 
 
 @pytest.fixture
@@ -79,3 +84,16 @@ def test_the_tables_have_the_columns_and_properties_of_their_schemas(journal):
     assert [field.name for field in ledger.schema().fields][-3:] == ["events", "window", "logged"]
     journal.store.create()
     assert ledger.version() == journal.store.require(LEDGER).version() == 0
+
+
+def test_the_log_of_a_table_keeps_a_day_and_the_table_all_rows_and_numbers(journal):
+    log = Path(journal.store.path(BATCHES), "_delta_log")
+    journal.append(batch("first", 1, "a"))
+    for number in range(1, COMMITS):
+        for file in log.iterdir():
+            long_ago = time.time() - TWO_DAYS_SECONDS
+            os.utime(file, (long_ago, long_ago))
+        journal.append(batch("one", number, "a"))
+    assert len(list(log.iterdir())) < COMMITS - 90
+    assert [journal.newest_number(name) for name in ("first", "one")] == [1, COMMITS - 1]
+    assert [row.number for row in journal.rows("true")] == [1, *range(1, COMMITS)]
