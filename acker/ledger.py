@@ -112,6 +112,28 @@ def fold_counts(store: Store, fold: Fold) -> dict[str, int]:
     return {**counts, "late": fold.events - sum(row["events"] for row in rows)}
 
 
+@dataclass(frozen=True)
+class Live:
+    """How many messages are not settled as of a fold."""
+
+    pending: int = 0
+    retrying: int = 0
+    due: int = 0  # of the retrying ones, those whose next attempt is due
+
+
+def live_counts(store: Store, fold: Fold, now: datetime) -> Live:
+    """Count the live rows of a fold. It reads those and no history."""
+    (row,) = query(
+        f"""SELECT count(*) FILTER (WHERE state = 'pending') AS pending,
+            count(*) FILTER (WHERE state = 'retrying') AS retrying,
+            count(*) FILTER (WHERE state = 'retrying'
+                AND retry_at <= to_timestamp('{now.isoformat()}')) AS due
+            FROM ledger WHERE live_in = {fold.number}""",
+        ledger=store.require(LEDGER, fold.ledger_version),
+    )
+    return Live(**row)
+
+
 def highest_attempt(store: Store, fold: Fold) -> int:
     """The highest attempt among a fold's live rows, 1 where there are none."""
     (row,) = query(

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from acker.audit import Audit, PublishedTable, audit
-from acker.ledger import NOW, Fold, newest_fold, read_fold
+from acker.ledger import NOW, Fold, live_counts, newest_fold, read_fold
 from acker.schemas import LEDGER, component_of, stream
 from acker.tables import Store, last_number, open_table, query
 from pipeline.components import Component
@@ -82,15 +82,14 @@ def acker_status(store: Store, fold: Fold | None, now: datetime) -> dict[str, An
     if fold is None:
         return {"fold": None, "folded_at": None, "states": {}, "due": 0}
     rows = query(
-        f"SELECT state, count(*) AS n, sum(CASE WHEN retry_at <= to_timestamp('{now.isoformat()}') "
-        f"THEN 1 ELSE 0 END) AS due FROM ledger WHERE {NOW.format(fold=fold.number)} GROUP BY state",
+        f"SELECT state, count(*) AS n FROM ledger WHERE {NOW.format(fold=fold.number)} GROUP BY state",
         ledger=ledger,
     )
     return {
         "fold": fold.number,
         "folded_at": fold.folded_at,
         "states": {row["state"]: row["n"] for row in rows},
-        "due": sum(row["due"] or 0 for row in rows if row["state"] == "retrying"),
+        "due": live_counts(store, fold, now).due,
     }
 
 

@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from acker.errors import SettingsError
 from acker.events import State
-from acker.ledger import fold_counts, newest_fold
-from acker.schemas import LEDGER
+from acker.ledger import fold_counts, live_counts, newest_fold
 from acker.tables import Store
 from pipeline import acking, maintain, replay
 from pipeline.batch import finish, give_up
@@ -22,7 +21,6 @@ from pipeline.cycle import room_for_new, run_bolt, run_spout
 from pipeline.progress import describe
 from pipeline.publish import publish_table
 from pipeline.registry import load_topology
-from pipeline.reports import acker_status
 from pipeline.run import Run, Step, utc_now
 from pipeline.selection import SELECTABLE, Selection, parse_position, refuse_irreversible, select
 from pipeline.session import connect, tell_soon
@@ -106,8 +104,7 @@ def fold(run: Run) -> Counts:
     counts = fold_counts(run.store, done)
     if not any(counts.values()):
         return {}
-    due = acker_status(run.store, done, run.clock())["due"]
-    return {"fold": done.number, **counts, "due": due}
+    return {"fold": done.number, **counts, "due": live_counts(run.store, done, run.clock()).due}
 
 
 def publish(run: Run, component: str) -> Counts:
@@ -218,20 +215,21 @@ def complaints(topology: str) -> list[str]:
     settings = Settings.from_env()
     found = load_topology(topology, settings)
     store = Store(settings.store, found.name)
+    newest = newest_fold(store)
+    if newest is None:
+        return []  # the very first run makes it meanwhile
     said: list[str] = []
-    if store.open(LEDGER) is None:
-        return said  # the very first run makes it meanwhile
-    status = acker_status(store, newest_fold(store), utc_now())
-    live = sum(status["states"].get(state, 0) for state in ("pending", "retrying"))
-    if live > settings.backlog_allowed:
+    counts = live_counts(store, newest, utc_now())
+    backlog = counts.pending + counts.retrying
+    if backlog > settings.backlog_allowed:
         said.append(
-            f"{live:,} messages are in flight or waiting for a retry, more than the "
+            f"{backlog:,} messages are in flight or waiting for a retry, more than the "
             f"{settings.backlog_allowed:,} of PIPELINE_BACKLOG_ALLOWED."
         )
     late = timedelta(minutes=settings.acker_late_minutes)
-    if status["folded_at"] is not None and utc_now() - status["folded_at"] > late:
+    if newest.folded_at is not None and utc_now() - newest.folded_at > late:
         said.append(
-            f"The acker has not run since {status['folded_at']:%Y-%m-%d %H:%M} UTC: "
+            f"The acker has not run since {newest.folded_at:%Y-%m-%d %H:%M} UTC: "
             f"look at the DAG {topology}.acker."
         )
     return said

@@ -15,7 +15,7 @@ from acker.errors import StoreError
 from acker.events import Event, LedgerRow, State
 from acker.frames import collect, columns_of
 from acker.job import FoldRequest, live_rows, run_fold
-from acker.ledger import Fold, fold_counts, highest_attempt, newest_fold
+from acker.ledger import Fold, Live, fold_counts, highest_attempt, live_counts, newest_fold
 from acker.oracle import Ledger
 from acker.retry import delay_after
 from acker.schemas import EVENTS, LEDGER
@@ -137,6 +137,14 @@ def test_a_fold_is_read_as_it_was_although_a_later_one_was_compacted_since(store
     live = collect(live_rows(store, first).select("source_offset", "state"))
     assert sorted(live.rows()) == [(2, "retrying"), (3, "pending")]
     assert (fold_counts(store, first), highest_attempt(store, first)) == (COUNTS, 2)
+
+
+def test_live_messages_are_counted_without_a_look_at_history(store: Store) -> None:
+    first, _ = run_fold(store, request(1))
+    for file in Path(store.path(LEDGER)).glob("live_in=__HIVE_DEFAULT_PARTITION__/*.parquet"):
+        file.write_bytes(b"whoever reads what has settled fails")
+    assert live_counts(store, first, START) == Live(pending=1, retrying=1)
+    assert live_counts(store, first, START + timedelta(days=1)) == Live(pending=1, retrying=1, due=1)
 
 
 def test_a_fold_whose_events_are_gone_says_which_file_and_commits_nothing(store: Store) -> None:
