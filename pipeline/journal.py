@@ -20,6 +20,8 @@ from acker.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
 from acker.tables import WAY_OUT, Store, append_all, query
 from pipeline.spouts import History, Range
 
+_LOOK_BACK = 100  # batches that are read at first by who looks for the newest ones
+
 BatchKind = Literal["next", "replay", "retire"]
 
 
@@ -161,11 +163,32 @@ class Journal:
         Raises:
             StoreError: one is missing.
         """
+        return self._all(component, 0, self._newest(component))
+
+    def since(self, bolt: str, upstream: str, first: int) -> list[Batch]:
+        """The bolt's batches that can be given batch `first` of the stream `upstream` or later ones.
+
+        Positions only grow, so this reads back from the newest batch, and not all that there ever was.
+
+        Raises:
+            StoreError: one is missing.
+        """
+        found: list[Batch] = []
+        upto, step = self._newest(bolt), _LOOK_BACK
+        while upto > 0:
+            rows = self._all(bolt, max(upto - step, 0), upto)
+            found += rows
+            if rows[0].taken(upstream) < first:
+                break
+            upto, step = upto - step, 2 * step
+        return found
+
+    def _newest(self, component: str) -> int:
         logged = self.logged(component)  # first, since a run may plan and log meanwhile
         newest = self.newest_number(component)
         if newest < logged:
             raise self.put_back(component, newest, EVENTS, logged)
-        return self._all(component, 0, newest)
+        return newest
 
     def _all(self, component: str, after: int, upto: int) -> list[Batch]:
         found = self.rows(f"component = '{component}' AND batch > {after} AND batch <= {upto}")

@@ -18,7 +18,7 @@ from acker.schemas import LEDGER, component_of, stream
 from acker.tables import append, last_number, open_table, query
 from acker.untracked import untracked
 from acker.whole import refuse_missing
-from pipeline.journal import Batch, Journal
+from pipeline.journal import Journal
 from pipeline.publisher import COUNT, app_id, commit_note, position
 from pipeline.run import Run
 from pipeline.topology import Publication
@@ -130,16 +130,14 @@ def caused_batches(journal: Journal, emissions: list[tuple[str, int]]) -> dict[s
             raise journal.put_back(spout, newest, LEDGER, batch)
         reached.setdefault(spout, set()).add(batch)
     edges = journal.edges()
-    batches: dict[str, list[Batch]] = {}  # by bolt
     growing = list(reached)
     while growing:
         upstream = growing.pop(0)
         numbers = sorted(reached[upstream])
         readers = [(name, bolt) for name in edges if component_of(name) == upstream for bolt in edges[name]]
         for name, bolt in readers:
-            if bolt not in batches:
-                batches[bolt] = journal.all(bolt)
-            found = {batch.number for batch in batches[bolt] if batch.is_given_any(name, numbers)}
+            batches = journal.since(bolt, name, numbers[0])
+            found = {batch.number for batch in batches if batch.is_given_any(name, numbers)}
             if not found <= reached.setdefault(bolt, set()):
                 reached[bolt] |= found
                 growing.append(bolt)

@@ -1,5 +1,6 @@
 """The journal without Spark: processes that plan at once, and tables as Spark would make them."""
 
+import json
 import multiprocessing
 import os
 import time
@@ -7,10 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from acker.schemas import BATCHES, LEDGER, SCHEMAS
-from acker.tables import Store
+from acker.tables import Store, append_rows
 from pipeline.journal import Batch, Journal
 
 ROUNDS = 40
@@ -84,6 +86,28 @@ def test_the_tables_have_the_columns_and_properties_of_their_schemas(journal):
     assert [field.name for field in ledger.schema().fields][-3:] == ["events", "window", "logged"]
     journal.store.create()
     assert ledger.version() == journal.store.require(LEDGER).version() == 0
+
+
+def test_who_follows_the_newest_batches_reads_back_to_the_first_that_it_needs(journal):
+    count = 1000
+    planned = [
+        {
+            "component": "bolt",
+            "batch": number,
+            "kind": "next",
+            "input": json.dumps({"numbers": {"after": number - 1, "upto": number}}),
+            "edges": [],
+            "planned_at": NOW,
+            "run_id": "a",
+        }
+        for number in range(1, count + 1)
+    ]
+    rows = pa.Table.from_pylist(planned, SCHEMAS[BATCHES].arrow())
+    append_rows(journal.store.require(BATCHES), rows, "bolt", count)
+    for first in (1, 450, 901, count):
+        since = journal.since("bolt", "numbers", first)
+        assert {b.number for b in since if b.is_given_any("numbers", [first])} == {first}
+    assert [b.number for b in journal.since("bolt", "numbers", count)] == list(range(901, 1001))
 
 
 def test_the_log_of_a_table_keeps_a_day_and_the_table_all_rows_and_numbers(journal):
