@@ -49,7 +49,9 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
     """
     for name in _OWN:
         table = run.store.require(name)
-        table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False)
+        # All files and not only those that the log still names as removed: checkpoints forget them, and what
+        # a killed write has left was never named.
+        table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True)
     components = dict.fromkeys([*run.topology.components, *run.journal.components()])  # also those gone
     streams = [stream(name) for name in components if run.store.open(stream(name)) is not None]
     for name in streams:

@@ -1,7 +1,9 @@
 """Maintenance: what goes is what nobody needs, and nothing else that anybody sees changes."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
@@ -55,6 +57,14 @@ def a_day_later(place, run):
     place.clock.advance(2 * 86_400)
     place.add("numbers", id=[4])
     run_cycle(run)
+
+
+@contextmanager
+def any_retention(spark):
+    """Let Spark vacuum files of any age."""
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    yield
+    spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
 
 
 def batches(run, component):
@@ -239,4 +249,25 @@ def test_compaction_in_the_middle_of_a_batch_changes_no_result(place, run):
     vacuum(run, 168)
     run_cycle(run)
     assert place.rows("doubled") == [(2,), (4,), (6,), (8,), (10,), (12,)]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_files_go_of_which_the_log_has_forgotten_that_they_were_removed(place, run):
+    run_cycle(run)
+    place.add("numbers", id=[4])
+    run_cycle(run)
+    compact(run)
+    for name in ("batches", "events", "ledger"):
+        table = run.store.require(name)
+        Path(run.store.path(name), "left-by-a-killed-write.parquet").touch()
+        table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+        run.store.require(name).create_checkpoint()
+    with any_retention(run.spark):
+        vacuum(run, 0)
+    for name in ("batches", "events", "ledger"):
+        on_disk = {file.name for file in Path(run.store.path(name)).rglob("*.parquet")}
+        in_use = {uri.rpartition("/")[2] for uri in run.store.require(name).file_uris()}
+        assert {file for file in on_disk if "checkpoint" not in file} == in_use
+    run_cycle(run)
+    assert place.rows("doubled") == [(2,), (4,), (6,), (8,)]
     assert audit_report(run.topology, run.store).passed
