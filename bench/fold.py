@@ -69,7 +69,7 @@ def _polars_acked(files: list[str]) -> int:
         )
     ]
     groups = (
-        pl.scan_parquet(files)
+        pl.scan_parquet(files, cast_options=pl.ScanCastOptions(datetime_cast="nanosecond-downcast"))
         .group_by("root_id")
         .agg(
             pl.col("ack_val").bitwise_xor(),
