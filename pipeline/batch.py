@@ -200,9 +200,11 @@ def plan_bolt(run: Run, bolt: Component) -> Batch | None:
     before = run.journal.read(bolt.name, newest) if newest else None
     planned: Range = {}
     positions = dict.fromkeys(bolt.inputs, 0) | (before.positions if before else {})
+    # What came of one message over several streams is joined if it is in one batch, so all of it is taken.
+    rows = None if bolt.make is None and len(bolt.inputs) > 1 else run.topology.batch_rows
     for upstream, taken in positions.items():
         # Of a stream that it no longer reads it keeps the position, should it read it again.
-        upto = last_that_fits(run, upstream, bolt.name, taken) if upstream in bolt.inputs else taken
+        upto = last_that_fits(run, upstream, bolt.name, taken, rows) if upstream in bolt.inputs else taken
         planned[upstream] = {"after": taken, "upto": upto}
     if all(each["after"] == each["upto"] for each in planned.values()):
         return None
@@ -214,17 +216,20 @@ def plan_bolt(run: Run, bolt: Component) -> Batch | None:
     return plan(run, bolt, "next", planned, newest + 1)
 
 
-def last_that_fits(run: Run, upstream: str, consumer: str, taken: int) -> int:
-    """The last logged batch that fits into one batch of about `batch_rows` rows; at least one batch."""
+def last_that_fits(run: Run, upstream: str, consumer: str, taken: int, rows: int | None) -> int:
+    """The last logged batch that fits into one batch of about so many rows; at least one batch.
+
+    Args:
+        rows: None for all.
+    """
     offered = run.journal.numbers_for(upstream, consumer, taken, run.journal.logged(upstream))
     if not offered:
         return taken
-    if len(offered) == 1:
-        return offered[0]
+    if len(offered) == 1 or rows is None:
+        return offered[-1]
     sizes = rows_by_batch(run.store, component_of(upstream))
-    room = run.topology.batch_rows
     for index, number in enumerate(offered):
-        room -= sizes.get(number, 0)
-        if room < 0 and index > 0:
+        rows -= sizes.get(number, 0)
+        if rows < 0 and index > 0:
             return offered[index - 1]
     return offered[-1]

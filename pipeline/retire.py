@@ -66,7 +66,9 @@ def _retire_edge(run: Run, upstream: str, bolt: str, newest: int) -> None:
             return
         positions = run.journal.read(bolt, number).positions if number else {}
         taken = positions.get(upstream, 0)
-        upto = taken if taken >= newest else last_that_fits(run, upstream, bolt, taken)
+        upto = (
+            taken if taken >= newest else last_that_fits(run, upstream, bolt, taken, run.topology.batch_rows)
+        )
         if upto == taken and not _holds_back(run, bolt, number):
             return
         planned = {name: {"after": at, "upto": at} for name, at in positions.items()}

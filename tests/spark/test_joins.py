@@ -9,7 +9,7 @@ from acker.retry import ExponentialBackoff
 from pipeline.acking import fold
 from pipeline.batch import finish
 from pipeline.bolts import collect_anchors, fail_when, merge_anchors
-from pipeline.cycle import run_bolt, run_cycle
+from pipeline.cycle import run_bolt, run_cycle, run_spout
 from pipeline.publish import publish
 from pipeline.replay import plan_by_hand
 from pipeline.reports import audit_report
@@ -95,6 +95,30 @@ def test_what_was_acked_together_is_replaced_together_or_not_at_all(joined, plac
         publish(run)
         assert (place.rows("paid"), place.rows("lines")) == (paid, lines) or batch == batches[-1]
     assert {state for _, attempt, state in states(run) if attempt == 2} == {"acked"}
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_branches_of_a_message_are_joined_however_many_batches_wait_of_each(place):
+    topology = Topology("branches", batch_rows=2)
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3, 4, 5, 6]), key="id"))
+    same = topology.bolt(numbers, name="same")(lambda tuples: tuples)
+
+    @topology.bolt(numbers)
+    def thrice(tuples):
+        return tuples.select("anchor", "id", F.explode(F.array(*map(F.lit, range(3)))).alias("n"))
+
+    @topology.bolt(same, thrice)
+    def both(same, thrice):
+        return thrice.join(same.drop("anchor"), "id")
+
+    topology.publish(both, to=place.path("both"))
+    run = place.run(topology)
+    for _ in range(3):  # of the join's two inputs more and more waits
+        run_spout(run, numbers, replays=False)
+        run_bolt(run, same)
+        run_bolt(run, thrice)
+    run_cycle(run)
+    assert place.rows("both") == [(number, n) for number in range(1, 7) for n in range(3)]
     assert audit_report(run.topology, run.store).passed
 
 
