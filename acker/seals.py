@@ -40,7 +40,8 @@ def sealed_events(
     """
     own = {"kind": Kind.BATCH.value, "emitted": tuples, "consumed": 0, "component": component}
     row = pl.DataFrame([own | {"batch": batch, "logged_at": now}], events.schema)
-    return pl.concat([row.with_columns(ack_val=events.select(seal_of_events()).item()), events])
+    seal = pl.lit(events.select(seal_of_events()).item(), pl.Int64)
+    return pl.concat([row.with_columns(ack_val=seal), events])
 
 
 def _seal(word: str, words: Sequence[str], numbers: Sequence[str]) -> pl.Expr:

@@ -2,11 +2,14 @@
 
 from datetime import UTC, datetime
 
+import polars as pl
 import pytest
 
 from acker.errors import StoreError
+from acker.frames import columns_of
 from acker.log import LogRequest, run_log
 from acker.schemas import EVENTS
+from acker.seals import sealed_events
 from acker.tables import Store
 
 
@@ -17,3 +20,9 @@ def test_a_batch_that_nobody_wrote_acks_nothing(store_uri: str) -> None:
     with pytest.raises(StoreError, match=r"There is no table .*/streams/words"):
         run_log(store, request)
     assert store.last_number(EVENTS, "words") == 0
+
+
+def test_a_batch_without_events_is_sealed_all_the_same() -> None:
+    nothing = pl.DataFrame(schema=columns_of(EVENTS))
+    (row,) = sealed_events(nothing, "words", 1, 0, datetime(2026, 1, 1, tzinfo=UTC)).to_dicts()
+    assert (row["kind"], row["batch"], row["ack_val"]) == ("batch", 1, 0)
