@@ -39,6 +39,9 @@ def odd(tuples):
 class Held(RichBolt):
     """Hold some back."""
 
+    def execute(self, tup, collector):
+        """Hold it back."""
+
 topology.publish(plain, to="plain")
 topology.publish(odd, to="odd")
 topology.publish(Held.stream("late"), to="late")

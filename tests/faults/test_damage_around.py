@@ -150,7 +150,7 @@ def test_a_full_disk_stops_a_step_and_the_next_run_completes_it(disk, step, comp
     disk.emit(10)
     disk.on_step = full
     said = disk.step("run")
-    assert pages or "No space left on device" in said
+    assert pages or "No space left on device" in said or "[TASK_WRITE_FAILED]" in said  # as Spark says
     assert (disk.folder / "ballast").exists()
     assert set(disk.rows()) <= {*PUBLISHED, (10, 100)}
     assert "Traceback" not in said
