@@ -22,6 +22,8 @@ from pipeline.spouts import History, Range
 
 _LOOK_BACK = 100  # batches that are read at first by who looks for the newest ones
 
+_BIGINT, _INT = range(-(2**63), 2**63), range(1, 2**31)
+
 BatchKind = Literal["next", "replay", "retire"]
 
 
@@ -270,11 +272,18 @@ def _is_sound(batch: Batch) -> bool:
     if batch.kind not in get_args(BatchKind) or not isinstance(batch.input, dict) or None in batch.edges:
         return False
     if batch.kind == "replay":
-        return bool(messages_table(batch.input).num_rows)
+        messages = [message for each in batch.input["messages"].values() for message in each]
+        return bool(messages) and all(_is_emission(*message) for message in messages)
     ranges = [each for each in batch.input.values() if isinstance(each, dict) and "upto" in each]
     numbers = [each[name] for each in ranges for name in ("after", "upto")]
     is_whole = batch.planned_at is not None and batch.run_id is not None
     return is_whole and all(type(each) is int for each in numbers)
+
+
+def _is_emission(offset: object, attempt: object, replaces: object) -> bool:
+    # In plain Python: PyArrow would import pandas to look at the values, which takes an audit a second.
+    bounds = ((offset, _BIGINT), (attempt, _INT), (0 if replaces is None else replaces, _BIGINT))
+    return all(type(value) is int and value in bound for value, bound in bounds)
 
 
 def messages_table(planned: Range) -> pa.Table:
