@@ -14,6 +14,9 @@ from pipeline.settings import Settings
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-faults", action="store_true", help="also the cases marked thorough")
     parser.addoption("--home", help="folder of a Spark server that runs already, to be used and left alone")
+    parser.addoption(
+        "--record-points", action="store_true", help="write down the crash points that are found"
+    )
 
 
 @pytest.fixture(scope="session")

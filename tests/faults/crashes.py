@@ -1,0 +1,330 @@
+"""A scenario's tasks in processes of their own, killed at a point, or the Spark server with them."""
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.core import SparkConnectClient
+from pyspark.sql.connect.proto import GetStatusResponse
+
+from acker.tables import Store
+from pipeline import server, tasks
+from pipeline.run import Run
+from pipeline.session import connect
+from pipeline.settings import PROJECT_ROOT, Settings
+from tests.faults.crash_scenarios import SCENARIOS, Scenario, Task
+from tests.faults.effects import Effect, watch
+
+Moment = Literal["before", "sent", "within", "after"]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+PATIENCE_SECONDS = 120
+POLL_SECONDS = 0.0002
+# Most of a job on a few rows is generating and compiling its code. The last one is for a vacuum of all.
+CONFS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+}
+
+POINTS = PROJECT_ROOT / "tests" / "faults" / "crash_points.txt"
+
+# Its children are forked from a process that has imported everything and done nothing, so they start at once.
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload([__name__])
+
+
+def open_run(task: Task, folder: Path, connect: Callable[[], SparkSession]) -> Run:
+    """A run of a task's topology at the task's time."""
+    topology = task.topology(folder)
+    topology.validate()
+    now = START + timedelta(seconds=task.at)
+    return Run(topology, Store(str(folder / "store"), topology.name), connect, clock=lambda: now)
+
+
+def session(remote: str) -> SparkSession:
+    """A session of its own, set up for jobs on a few rows."""
+    found = connect(replace(Settings.from_env({}), remote=remote))
+    for name, value in CONFS.items():
+        found.conf.set(name, value)
+    return found
+
+
+def _do(pipe: Connection, scenario: str, number: int, folder: Path, remote: str) -> None:
+    """Do a task in this process, and wait at each effect until the other end of the pipe says so."""
+    opened: list[str] = []
+
+    def pause(moment: str, effect: Effect) -> None:
+        pipe.send((moment, effect, opened[0] if opened else None))
+        pipe.recv()
+
+    def connected() -> SparkSession:
+        found = session(remote)
+        opened.append(found.session_id)
+        return found
+
+    watch(folder, pause)
+    task = SCENARIOS[scenario].tasks[number]
+    try:
+        task.do(open_run(task, folder, connected))
+    except Exception:
+        pipe.send(("raised", traceback.format_exc(), None))
+    else:
+        pipe.send(("ended", None, None))
+    os._exit(0)  # as it is; a session is left to the server, as by a client that is killed
+
+
+class Child:
+    """A process that does one task and waits at each of its effects."""
+
+    def __init__(self, scenario: str, number: int, folder: Path, remote: str) -> None:
+        self.pipe, theirs = processes.Pipe()
+        self.process = processes.Process(target=_do, args=(theirs, scenario, number, folder, remote))
+        self.process.start()
+        theirs.close()
+        self.session: str | None = None
+
+    def hear(self) -> tuple[str, Any]:
+        """What it says next: a moment and an effect, `ended`, or `raised` and the traceback."""
+        assert self.pipe.poll(PATIENCE_SECONDS), "the task says nothing"
+        moment, what, session = self.pipe.recv()
+        self.session = session or self.session
+        return moment, what
+
+    def go(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            self.pipe.send("go")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+        assert self.process.exitcode == -signal.SIGKILL
+        self.pipe.close()
+
+
+@dataclass(frozen=True)
+class Point:
+    """An effect of a task, found again by its number among the task's effects."""
+
+    scenario: str
+    task: str
+    number: int
+    label: str
+    is_sparks: bool
+
+    def __str__(self) -> str:
+        return f"{self.scenario}.{self.task}.{self.number}.{self.label}"
+
+
+@dataclass
+class Recording:
+    """An undisturbed run: its points, and the folder as it was before each task."""
+
+    name: str
+    scenario: Scenario
+    end: Path
+    starts: list[Path] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    lines: set[tuple[str, int]] = field(default_factory=set)  # that led to an effect
+    strays: list[str] = field(default_factory=list)  # commits outside of any point
+
+    def number(self, task: str) -> int:
+        """A task's place among the scenario's."""
+        return [each.name for each in self.scenario.tasks].index(task)
+
+
+class Kit:
+    """What the cases share: folders, recordings, and a session to go on with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recordings: dict[str, Recording] = {}
+        self.copies = 0
+
+    def recording(self, name: str, remote: str, spark: SparkSession) -> Recording:
+        if name not in self.recordings:
+            self.recordings[name] = self._record(name, remote, spark)
+        return self.recordings[name]
+
+    def _record(self, name: str, remote: str, spark: SparkSession) -> Recording:
+        scenario = SCENARIOS[name]
+        now = self.folder / name
+        now.mkdir()
+        found = Recording(name, scenario, now)
+        for number, task in enumerate(scenario.tasks):
+            task.world(now)
+            found.starts.append(self.copy(now))
+            if not task.is_tried:
+                task.do(open_run(task, now, lambda: spark))
+                continue
+            known = commits(now)
+            child = Child(name, number, now, remote)
+            count = 0
+            while True:
+                moment, what = child.hear()
+                if moment == "raised":
+                    raise AssertionError(what)
+                if moment in ("before", "ended"):  # what is new was there outside of a point
+                    found.strays += sorted(commits(now) - known)
+                if moment == "ended":
+                    break
+                if moment == "before":
+                    count += 1
+                    found.points.append(Point(name, task.name, count, what.label, what.is_sparks))
+                    found.lines.update(what.lines)
+                known = commits(now)
+                child.go()
+            child.process.join()
+        return found
+
+    def copy(self, folder: Path) -> Path:
+        """A copy of a case's folder, whose tables know no path."""
+        self.copies += 1
+        return Path(shutil.copytree(folder, self.folder / f"{self.copies}"))
+
+
+def commits(folder: Path) -> set[str]:
+    """Every commit of every table."""
+    return {str(each.relative_to(folder)) for each in folder.rglob("_delta_log/*.json")}
+
+
+def files(folder: Path) -> set[str]:
+    """Every file of every table and of all else."""
+    return {os.path.join(where, name) for where, _, names in os.walk(folder) for name in names}
+
+
+def reach(child: Child, point: Point) -> Effect:
+    """Let a task go on up to a point, at which it waits."""
+    count = 0
+    while True:
+        moment, what = child.hear()
+        assert moment != "raised", what
+        count += moment == "before"
+        assert moment != "ended", f"the task has no {point} any more; record the points anew"
+        if count == point.number:
+            assert what.label == point.label, f"{what.label} is where {point} was; record the points anew"
+            return what
+        child.go()
+
+
+def go_until(child: Child, folder: Path, effect: Effect, moment: Moment) -> None:
+    """Let a task go on from a point until a moment of it; `within` is when the first new file is there."""
+    known = files(folder)
+    said = "before"
+    while said not in (moment, "after"):
+        child.go()
+        while not child.pipe.poll(POLL_SECONDS):
+            if moment == "within":
+                # What this client does itself takes few milliseconds, so it is looked at while it stands.
+                os.kill(child.process.pid, signal.SIGSTOP)
+                if files(folder) != known:
+                    return
+                os.kill(child.process.pid, signal.SIGCONT)
+        said, what = child.hear()
+        assert said in ("sent", "after"), what
+
+
+def await_orphans(remote: str, session_id: str | None) -> None:
+    """Wait until the server has done all that a killed client had asked it for."""
+    if session_id is None:
+        return
+    wait_for(lambda: not is_busy(remote, session_id))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(POLL_SECONDS)
+
+
+def is_busy(remote: str, session_id: str) -> bool:
+    """Whether the server still works for a client."""
+    client = SparkConnectClient(f"{remote}/;session_id={session_id}")
+    running = GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING
+    found = client._get_operation_statuses().operation_statuses
+    client.close()
+    return any(each.state == running for each in found)
+
+
+def finish(scenario: Scenario, number: int, folder: Path, spark: SparkSession) -> None:
+    """Do a task again that was killed, and all after it."""
+    for index, task in enumerate(scenario.tasks[number:]):
+        if index:
+            task.world(folder)
+        task.do(open_run(task, folder, lambda: spark))
+
+
+def do_all_else(scenario: Scenario, number: int, folder: Path, spark: SparkSession) -> None:
+    """What other tasks of a scheduler do while nobody has taken up yet what was killed."""
+    run = open_run(scenario.tasks[number], folder, lambda: spark)
+    run.store.create()
+    tasks.fold(run)
+    for stream in run.topology.publications:
+        tasks.publish(run, stream)
+    tasks.replay_due(run)
+    tasks.compact(run)
+
+
+def recorded_points() -> list[Point]:
+    """The points of all scenarios, as the last recording has written them down."""
+    points = []
+    for line in POINTS.read_text().splitlines():
+        scenario, task, number, label, *sparks = line.split()
+        points.append(Point(scenario, task, int(number), label, bool(sparks)))
+    return points
+
+
+def write_down(found: Recording) -> None:
+    """Put a run's points in the place of those that the file has of its scenario."""
+    points = {name: [each for each in recorded_points() if each.scenario == name] for name in SCENARIOS}
+    points[found.name] = found.points
+    lines = [
+        f"{each.scenario} {each.task} {each.number} {each.label}{' spark' if each.is_sparks else ''}\n"
+        for name in SCENARIOS
+        for each in points[name]
+    ]
+    POINTS.write_text("".join(lines))
+
+
+class OwnServer:
+    """A Spark server that may be killed, and comes back on the same port."""
+
+    def __init__(self, home: Path) -> None:
+        ours = {"PIPELINE_HOME": str(home), "PIPELINE_DRIVER_MEMORY": "1g"}
+        self.settings = Settings.from_env(ours)
+        self.port = server.free_port()
+        self.start()
+
+    def start(self) -> None:
+        self.running = server.start(self.settings, owned=True, port=self.port)
+
+    def kill(self) -> None:
+        os.killpg(self.running.pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        server.stop(self.settings)
+
+    @property
+    def url(self) -> str:
+        return self.running.url
+
+
+def let_go(child: Child) -> None:
+    """Let a task whose server was killed come to its end, whichever that is."""
+    moment = "killed"
+    while moment not in ("ended", "raised"):
+        child.go()  # where it does not wait now, it does not wait at its next moment
+        moment, _ = child.hear()
+    child.process.join()
