@@ -1,0 +1,262 @@
+"""Plays a story against the real system and judges how it ends.
+
+The judges are `audit`, invariants of the tables, the plain acker over every recorded event, fold by fold,
+and the story's own plain computation of what is published.
+"""
+
+import shutil
+import threading
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from acker.events import Event, Kind, LedgerRow, State
+from acker.ledger import newest_fold, read_fold, unfolded
+from acker.oracle import Ledger, fold
+from acker.schemas import of_stream, stream
+from acker.tables import Store, in_batches, query
+from pipeline.acking import waiting
+from pipeline.run import Run
+from pipeline.session import connect
+from tests.faults.judge import faults, newest_rows
+from tests.faults.shapes import Message, Shape, build, published, wanted
+from tests.faults.stories import Action, Story
+from tests.faults.worker import Order, Reply, Worker
+from tests.scenarios import written
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+TRIES = 5  # of an order that a conflict refuses, as a scheduler has
+
+
+class Crew:
+    """Workers that wait for orders, for any number of players."""
+
+    def __init__(self, remote: str) -> None:
+        self.remote = remote
+        self._idle: list[Worker] = []
+        self._lock = threading.Lock()
+
+    def take(self) -> Worker:
+        with self._lock:
+            return self._idle.pop() if self._idle else Worker(self.remote)
+
+    def give(self, worker: Worker) -> None:
+        with self._lock:
+            self._idle.append(worker)
+
+    def end(self) -> None:
+        for worker in self._idle:
+            worker.end()
+
+
+@dataclass
+class Follower:
+    """The plain acker, which is taken through the folds of a store as they come."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    shapes: dict[int, Shape] = field(default_factory=dict)  # fold -> the topology under which it was folded
+    known: int = 0
+
+    def note(self, store: Store, shape: Shape) -> None:
+        """New folds are of this topology."""
+        newest = newest_fold(store)
+        number = newest.number if newest else 0
+        self.shapes |= dict.fromkeys(range(self.known + 1, number + 1), shape)
+        self.known = number
+
+    def differences(self, store: Store) -> list[str]:
+        """Where the folds since the last call differ from the plain acker."""
+        found = []
+        for number in range(self.ledger.fold + 1, self.known + 1):
+            before, self.ledger = self.ledger, self._folded(store, number)
+            rows = query(
+                f"SELECT * FROM ledger WHERE fold = {number} AND root_id IS NOT NULL",
+                ledger=store.require("ledger"),
+            )
+            ours, theirs = Counter(written(before, self.ledger)), Counter(map(_row, rows))
+            found += [f"fold {number} lacks {row}" for row in (ours - theirs).elements()]
+            found += [f"fold {number} must not have {row}" for row in (theirs - ours).elements()]
+        return found
+
+    def _folded(self, store: Store, number: int) -> Ledger:
+        table = store.require("ledger")
+        this, before = read_fold(table, number), read_fold(table, number - 1) if number > 1 else None
+        topology = build(self.shapes[number])
+        new = f"SELECT * FROM events WHERE {unfolded(before, this.logged)}"
+        assert this.folded_at is not None
+        return fold(
+            self.ledger,
+            map(_event, query(new, events=store.require("events"))),
+            now=this.folded_at,
+            timeouts=topology.timeouts,
+            retry=topology.retry,
+            waiting=_waiting(Run(topology, store, connect), this.logged) if topology.timeouts.turns else (),  # type: ignore[arg-type]
+            spouts=[spout.name for spout in topology.spouts],
+        )
+
+
+def _row(row: dict[str, Any]) -> LedgerRow:
+    values = {each.name: row[each.name] for each in fields(LedgerRow)}
+    return LedgerRow(**{**values, "state": State(row["state"])})
+
+
+def _event(row: dict[str, Any]) -> Event:
+    values = {each.name: row[each.name] for each in fields(Event)}
+    return Event(**{**values, "kind": Kind(row["kind"])})
+
+
+def _waiting(run: Run, logged: dict[str, int]) -> set[int]:
+    """The roots of the tuples that a bolt had yet to take."""
+    roots: set[int] = set()
+    for name, batches in waiting(run, logged).items():
+        table = run.store.open(stream(name))
+        if table is None:
+            continue
+        columns = [each.name for each in table.schema().fields]
+        mine = f"_kind IS NULL AND {of_stream(name, columns)} AND {in_batches(batches)}"
+        several = "_root_ids" if "_root_ids" in columns else "NULL AS _root_ids"
+        for row in query(f"SELECT _root_id, {several} FROM s WHERE {mine}", s=table):
+            roots |= set(row["_root_ids"] or [row["_root_id"]])
+    return roots - {None}
+
+
+class Player:
+    """Plays one story."""
+
+    def __init__(self, story: Story, crew: Crew, empty_store: Path) -> None:
+        self.story = story
+        self.crew = crew
+        self.shape = story.shape
+        self.now = START
+        self.store = Store(self.shape.store, "sim")
+        self.follower = Follower()
+        self.worker = crew.take()
+        self.late: tuple[Worker, Shape] | None = None
+        self.fed: dict[str, int] = dict.fromkeys(self.shape.spouts, 0)
+        self.said: list[str] = []  # what became of each order
+        Path(self.shape.folder).mkdir(parents=True)
+        shutil.copytree(empty_store, self.store.path(""))
+
+    def play(self) -> list[str]:
+        """Play the story, and return what is wrong with its end."""
+        try:
+            for action in self.story.actions:
+                self.act(action)
+        except Exception:
+            for worker in (self.worker, self.late[0] if self.late else self.worker):
+                worker.end()  # it may be in the midst of something
+            raise
+        self.crew.give(self.worker)
+        return self._judge()
+
+    def act(self, action: Action) -> None:
+        if action.what == "feed":
+            self._feed(action.feed)
+        elif action.what == "later":
+            self.now += timedelta(seconds=action.seconds)
+        elif action.what == "become":
+            assert action.shape is not None
+            self.shape = action.shape
+        elif action.what == "resume":
+            self._resume()
+        else:
+            assert action.order is not None
+            self._do(action.order)
+
+    def _feed(self, count: int) -> None:
+        for spout in self.shape.spouts:
+            first = self.fed[spout] + 1
+            self.fed[spout] += count
+            rows = [
+                {"id": number, "key": key, "v": v}
+                for number in range(first, first + count)
+                for key, v in [self.story.messages[f"{spout}/{number}"]]
+            ]
+            write_deltalake(f"{self.shape.folder}/{spout}", pa.Table.from_pylist(rows), mode="append")
+
+    def _do(self, order: Order) -> None:
+        if order.what in ("compact", "trim", "vacuum"):  # which take away what the plain acker reads
+            self._follow()
+        for _ in range(TRIES):
+            self.worker.send(self.shape, self.now, order)
+            reply = self._hear(self.worker)
+            self.said.append(f"{order}: {reply.what} {reply.told}")
+            if reply.what == "killed":
+                self.worker = self.crew.take()
+            if reply.what == "paused":
+                self.late, self.worker = (self.worker, self.shape), self.crew.take()
+            if reply.what != "refused" or "cannot be replayed" in reply.told:
+                break
+        else:
+            raise AssertionError(f"refused {TRIES} times: {reply.told}")
+        self.follower.note(self.store, self.shape)
+
+    def _resume(self) -> None:
+        if self.late is None:  # it had come to its end before the step
+            return
+        (worker, shape), self.late = self.late, None
+        worker.go_on()
+        reply = self._hear(worker)
+        self.said.append(f"resumed: {reply.what} {reply.told}")
+        self.crew.give(worker)
+        self.follower.note(self.store, shape)
+
+    def _hear(self, worker: Worker) -> Reply:
+        reply = worker.hear()
+        self.now = max(self.now, reply.now)
+        return reply
+
+    def _follow(self) -> None:
+        found = self.follower.differences(self.store)
+        assert not found, "the fold differs from the plain acker:\n" + "\n".join(found)
+
+    def _judge(self) -> list[str]:
+        self._follow()
+        trimmed = "trim" in self.story.features
+        topology = build(self.shape)
+        found = [
+            each
+            for each in faults(topology, self.store)
+            if not (trimmed and each.startswith("acked without proof"))
+        ]
+        return found + wrong_states(self.story, self.store) + wrong_rows(self.shape, self.story)
+
+
+def final_states(store: Store) -> dict[Message, str]:
+    return {f"{row['spout']}/{row['source_offset']}": row["state"] for row in newest_rows(store)}
+
+
+def wrong_states(story: Story, store: Store) -> list[str]:
+    """Messages that are not what they must be; one whose partner is given up must only not be acked."""
+    states = final_states(store)
+    every = story.shape.untracked
+    tracked = {m for m, (key, _) in story.messages.items() if not (every and key % every == 0)}
+    found = [f"{message} is in the ledger" for message in set(states) - tracked]
+    acked = story.acked | story.revived
+    for message in sorted(tracked):
+        state = states.get(message)
+        want = (
+            {"acked"}
+            if message in acked
+            else {"dead_letter"}
+            if message in story.dead
+            else set(State) - {"acked"}
+        )
+        if state not in want:
+            found.append(f"{message} is {state} and not {' or '.join(sorted(want))}")
+    return found
+
+
+def wrong_rows(shape: Shape, story: Story) -> list[str]:
+    """Rows that are published and must not be, or that are missing."""
+    found = []
+    have = published(shape)
+    for name, want in wanted(shape, story.messages, story.acked | story.revived).items():
+        found += [f"{name} lacks {row}" for row in (want - have[name]).elements()]
+        found += [f"{name} must not have {row}" for row in (have[name] - want).elements()]
+    return found

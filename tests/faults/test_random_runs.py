@@ -1,0 +1,115 @@
+"""Random runs: from one seed a topology, its faults, crashes and changes, played to the end and judged.
+
+One seed alone: `make test-faults ARGS="tests/faults/test_random_runs.py -k seed_17"`.
+"""
+
+import os
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from acker.tables import Store
+from pipeline import server
+from tests.faults.simulator import Crew, Player
+from tests.faults.stories import Story, story
+
+KIND = "random runs"
+FIRST = int(os.environ.get("FAULTS_FIRST_SEED", "1"))
+COUNT = int(os.environ.get("FAULTS_SEEDS", "400"))
+OFTEN = 200  # seeds that are played in CI
+AT_ONCE = 4
+
+FEATURES = {  # -> in how many of the often played seeds at least
+    "crash": 20,
+    "late run": 10,
+    "stopped run": 20,
+    "step done twice": 10,
+    "timeout": 10,
+    "replay by hand": 20,
+    "change": 10,
+    "compact": 5,
+    "trim": 5,
+    "DataFrame join of branches": 10,
+    "DataFrame join of messages": 10,
+    "rich join": 15,
+    "named stream": 10,
+    "basic bolt": 20,
+    "rich bolt": 20,
+    "map bolt": 50,
+    "rows": 100,
+    "aggregates": 30,
+    "fan-out": 50,
+    "fan-out of 1,000": 1,
+    "max_pending": 5,
+    "batch_rows": 5,
+    "untracked messages": 5,
+    "transient failure": 30,
+    "permanent failure": 8,
+    "attempts used up": 8,
+    "Spark raises": 3,
+    "bolt added": 3,
+    "bolt renamed": 2,
+    "bolt of another kind": 3,
+}
+
+
+def cases() -> Iterator[object]:
+    for seed in range(FIRST, FIRST + COUNT):
+        marks = [] if seed < FIRST + OFTEN else [pytest.mark.thorough]
+        yield pytest.param(seed, marks=marks, id=f"seed_{seed}")
+
+
+class Played:
+    """Seeds that are played side by side, and what is wrong with the end of each."""
+
+    def __init__(self, seeds: list[int], crew: Crew, folder: Path, empty_store: Path) -> None:
+        self.crew = crew
+        self.folder = folder
+        self.empty_store = empty_store
+        self.pool = ThreadPoolExecutor(AT_ONCE)
+        self.futures: dict[int, Future[str]] = {seed: self.pool.submit(self._play, seed) for seed in seeds}
+
+    def _play(self, seed: int) -> str:
+        told = story(seed, str(self.folder / f"seed_{seed}"))
+        player = Player(told, self.crew, self.empty_store)
+        try:
+            wrong = player.play()
+        except Exception:
+            wrong = [traceback.format_exc()]
+        return "\n".join([str(told), *player.said, "wrong:", *wrong]) if wrong else ""
+
+    def end(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+        self.crew.end()
+
+
+@pytest.fixture(scope="module")
+def played(request, spark, settings, tmp_path_factory) -> Iterator[Played]:
+    """All seeds that are asked for, under way."""
+    running = server.find(settings)
+    assert running is not None
+    store = Store(str(tmp_path_factory.mktemp("empty")), "store")
+    store.create()
+    items = [item for item in request.session.items if item.module is request.module]
+    seeds = [item.callspec.params["seed"] for item in items if hasattr(item, "callspec")]
+    found = Played(seeds, Crew(running.url), tmp_path_factory.mktemp("seeds"), Path(store.path("")))
+    yield found
+    found.end()
+
+
+@pytest.mark.parametrize("seed", list(cases()))
+def test_a_random_run_ends_as_a_plain_computation_says(seed: int, played: Played):
+    wrong = played.futures[seed].result()
+    assert not wrong, wrong
+
+
+def test_nothing_that_may_happen_is_missing_from_the_seeds(capsys):
+    stories: list[Story] = [story(seed, "/nowhere") for seed in range(1, 1 + OFTEN)]
+    counts = Counter(feature for each in stories for feature in each.features)
+    with capsys.disabled():
+        print(f"\nof {OFTEN} random runs: " + ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
+    assert [what for what, least in FEATURES.items() if counts[what] < least] == []

@@ -1,0 +1,247 @@
+"""Two things done at the same moment in processes of their own: one does them, the other resumes or leaves.
+
+A prepared store is copied, two workers begin what they are told at a moment that both know, and then one of
+them finishes what is left. What was published must be what a plain computation says.
+"""
+
+import shutil
+import time
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from acker.events import State
+from acker.tables import Store, query
+from pipeline import server
+from tests.faults.judge import faults
+from tests.faults.shapes import Node, Shape, build
+from tests.faults.simulator import START, TRIES, Crew, Follower, Player, wrong_rows, wrong_states
+from tests.faults.stories import Action, Story
+from tests.faults.worker import Order, Worker
+
+KIND = "two at once"
+AT_ONCE = 2  # pairs side by side
+NOTICE_SECONDS = 0.2  # that the workers have to get ready
+OFFSETS_SECONDS = (0, 0.02, -0.02, 0.1, -0.1, 0.3, -0.3, 1, -1)
+MAINTENANCE = ("compact", "trim", "vacuum")
+
+
+def branches(folder: str) -> Shape:
+    """Rows of one branch and aggregates of another."""
+    nodes = (
+        Node("left", "map", ("a",), 1, fans=True, fails={"a/2": 1}),
+        Node("right", "basic", ("a",), 2, fails={"a/3": 1}),
+        Node("both", "diamond", ("left", "right"), 3),
+        Node("aside", "map", ("a",), 4),
+    )
+    return Shape(folder, ("a",), nodes, ("left", "both"), ("right",), options={"message_timeout": None})
+
+
+def pairs(folder: str) -> Shape:
+    """Rows and aggregates of messages that a rich bolt joins."""
+    nodes = (
+        Node("join", "pair", ("a", "b"), 1, fails={"b/2": 1}, tasks=2),
+        Node("after", "map", ("join",), 2, fails={"a/3": 1}),
+        Node("aside", "rich", ("b",), 4),
+    )
+    return Shape(folder, ("a", "b"), nodes, ("join",), ("after",), options={"message_timeout": None})
+
+
+SHAPES = {"branches": branches, "pairs": pairs}
+
+
+def by_hand(*states: State) -> Order:
+    return Order("replay", options={"states": states, "positions": (), "limit": None, "request": "one"})
+
+
+RUN, FOLD, PUBLISH = Order("cycle"), Order("fold"), Order("publish")
+DUE = Order("replay due")
+ACKED = by_hand(State.ACKED)
+WAITING = by_hand(State.RETRYING)
+COMPACT, TRIM = Order("compact"), Order("trim")
+VACUUM = Order("vacuum", options={"retention_hours": 168})
+CHANGED_RUN, CHANGED_FOLD = Order("cycle under another topology"), Order("fold under another topology")
+
+# What is done at once, and how far the store is: messages are fed, logged, folded, published, and fed anew.
+CASES = {
+    "two runs": (RUN, RUN, "fed"),
+    "two runs that replay": (RUN, RUN, "folded"),
+    "two folds": (FOLD, FOLD, "logged"),
+    "fold and run": (FOLD, RUN, "logged"),
+    "fold and what is due": (FOLD, DUE, "folded"),
+    "two replays of what is due": (DUE, DUE, "folded"),
+    "fold and replay by hand": (FOLD, WAITING, "folded"),
+    "what is due and replay by hand": (DUE, WAITING, "folded"),
+    "run and replay by hand": (RUN, ACKED, "published"),
+    "two replays by hand of one request": (ACKED, ACKED, "published"),
+    "two publishes": (PUBLISH, PUBLISH, "folded"),
+    "publish and fold": (PUBLISH, FOLD, "folded"),
+    "publish and trim": (PUBLISH, TRIM, "folded"),
+    "run and trim": (RUN, TRIM, "published"),
+    "two trims": (TRIM, TRIM, "published"),
+    "run and compact": (RUN, COMPACT, "published"),
+    "fold and compact": (FOLD, COMPACT, "logged"),
+    "publish and compact": (PUBLISH, COMPACT, "folded"),
+    "replay by hand and compact": (ACKED, COMPACT, "published"),
+    "trim and compact": (TRIM, COMPACT, "published"),
+    "run and vacuum": (RUN, VACUUM, "published"),
+    "publish and vacuum": (PUBLISH, VACUUM, "folded"),
+    "run and change": (RUN, CHANGED_RUN, "logged"),
+    "fold and change": (FOLD, CHANGED_FOLD, "spouts logged"),
+    "run and change with a fold": (RUN, CHANGED_FOLD, "spouts logged"),
+}
+STAGES = ("fed", "spouts logged", "logged", "folded", "published")
+
+
+@dataclass(frozen=True)
+class Trial:
+    case: str
+    shape: str
+    offset: float  # by how much the second begins later
+
+    def __str__(self) -> str:
+        return f"{self.case}-{self.shape}-{self.offset:g}".replace(" ", "_")
+
+
+def trials() -> Iterator[object]:
+    """Every case with every topology and offset; with one of each it is not thorough."""
+    for number, case in enumerate(CASES):
+        for index, shape in enumerate(SHAPES):
+            for turn, offset in enumerate(OFFSETS_SECONDS):
+                often = index == number % len(SHAPES) and turn == number % 5
+                marks = [] if often else [pytest.mark.thorough]
+                trial = Trial(case, shape, offset)
+                yield pytest.param(trial, marks=marks, id=str(trial))
+
+
+def told(shape: Shape) -> Story:
+    """Messages 1 to 6 of every spout, of which all are acked in the end."""
+    messages = {f"{spout}/{n}": (n, 17 * n + 5) for spout in shape.spouts for n in range(1, 7)}
+    return Story(0, shape, messages, acked=set(messages))
+
+
+class Trials:
+    """Trials that are made side by side, each on a copy of a prepared store."""
+
+    def __init__(self, items: list[Trial], crew: Crew, folder: Path, empty_store: Path) -> None:
+        self.crew = crew
+        self.folder = folder
+        self.empty_store = empty_store
+        for name in dict.fromkeys(trial.shape for trial in items):
+            self._prepare(name)
+        self.pool = ThreadPoolExecutor(AT_ONCE)
+        self.futures: dict[Trial, Future[str]] = {each: self.pool.submit(self._try, each) for each in items}
+
+    def _prepare(self, name: str) -> None:
+        """A folder per stage of a topology's first messages."""
+        shape = SHAPES[name](str(self.folder / name))
+        player = Player(told(shape), self.crew, self.empty_store)
+        bolts = [node.name for node in shape.nodes]
+        player.act(Action("feed", 4))
+        self._keep(name, "fed")
+        player.act(Action("do", order=Order("steps", options={"names": list(shape.spouts)})))
+        self._keep(name, "spouts logged")
+        player.act(Action("do", order=Order("steps", options={"names": bolts})))
+        self._keep(name, "logged")
+        player.act(Action("do", order=FOLD))
+        self._keep(name, "folded")
+        player.act(Action("do", order=Order("drain")))
+        player.act(Action("feed", 2))
+        self._keep(name, "published")
+        self.crew.give(player.worker)
+
+    def _keep(self, name: str, stage: str) -> None:
+        shutil.copytree(self.folder / name, self.folder / f"{name} {stage}")
+
+    def _try(self, trial: Trial) -> str:
+        first, second, stage = CASES[trial.case]
+        folder = self.folder / str(trial)
+        shutil.copytree(self.folder / f"{trial.shape} {stage}", folder)
+        shape = SHAPES[trial.shape](str(folder))
+        workers = [self.crew.take(), self.crew.take()]
+        try:
+            wrong = self._made(shape, workers, (first, second), trial.offset, is_fed=stage == "published")
+        except Exception:
+            wrong = [traceback.format_exc()]
+        for worker in workers:
+            worker.end() if wrong else self.crew.give(worker)
+        return "\n".join([str(trial), *wrong]) if wrong else ""
+
+    def _made(
+        self, shape: Shape, workers: list[Worker], orders: tuple[Order, Order], offset: float, is_fed: bool
+    ) -> list[str]:
+        now = START + timedelta(days=3 if TRIM in orders else 0)
+        story = told(shape)
+        if not is_fed:
+            story.messages = {m: v for m, v in story.messages.items() if int(m.partition("/")[2]) <= 4}
+            story.acked = set(story.messages)
+        begin = time.monotonic() + NOTICE_SECONDS
+        shapes = [_changed(shape) if "another" in order.what else shape for order in orders]
+        actual = [_plain(order, shape) for order in orders]
+        for worker, which, order, late in zip(
+            workers, shapes, actual, (max(-offset, 0), max(offset, 0)), strict=True
+        ):
+            worker.send(which, now, replace(order, begin=begin + late))
+        refused = [worker.hear().what == "refused" for worker in workers]
+        for again, worker, which, order in zip(refused, workers, shapes, actual, strict=True):
+            for _ in range(TRIES if again else 0):
+                worker.send(which, now, order)
+                if worker.hear().what != "refused":
+                    break
+        workers[1].send(shapes[1], now, Order("drain"))
+        workers[1].hear()
+        store = Store(shape.store, "sim")
+        found = faults(build(shapes[1]), store) + wrong_states(story, store) + wrong_rows(shape, story)
+        attempts = 2 + (ACKED in orders) + 2 * (shapes[0] != shapes[1])
+        found += _emitted_too_often(store, attempts)
+        if not any(order.what in MAINTENANCE for order in orders) and shapes == [shape, shape]:
+            follower = Follower()
+            follower.note(store, shape)
+            found += follower.differences(store)
+        return [each for each in found if TRIM not in orders or not each.startswith("acked without proof")]
+
+
+def _changed(shape: Shape) -> Shape:
+    """The topology with a bolt by another name, so that what waits for it is replayed."""
+    *nodes, aside = shape.nodes
+    return replace(shape, nodes=(*nodes, replace(aside, name="beside")))
+
+
+def _plain(order: Order, shape: Shape) -> Order:
+    if order == DUE:
+        return Order("steps", options={"names": list(shape.spouts)})
+    return replace(order, what=order.what.partition(" ")[0])
+
+
+def _emitted_too_often(store: Store, attempts: int) -> list[str]:
+    """Messages that were emitted more often than something failed them or somebody asked."""
+    sql = f"SELECT spout, source_offset, attempt FROM ledger WHERE attempt > {attempts}"
+    rows = query(sql, ledger=store.require("ledger"))
+    return [f"{row} was emitted too often" for row in rows]
+
+
+@pytest.fixture(scope="module")
+def made(request, spark, settings, tmp_path_factory) -> Iterator[Trials]:
+    """All trials that are asked for, under way."""
+    running = server.find(settings)
+    assert running is not None
+    store = Store(str(tmp_path_factory.mktemp("empty")), "store")
+    store.create()
+    items = [item for item in request.session.items if item.module is request.module]
+    wanted = [item.callspec.params["trial"] for item in items if hasattr(item, "callspec")]
+    crew = Crew(running.url)
+    found = Trials(wanted, crew, tmp_path_factory.mktemp("trials"), Path(store.path("")))
+    yield found
+    found.pool.shutdown(cancel_futures=True)
+    crew.end()
+
+
+@pytest.mark.parametrize("trial", list(trials()))
+def test_two_at_once_do_nothing_twice(trial: Trial, made: Trials):
+    wrong = made.futures[trial].result()
+    assert not wrong, wrong
