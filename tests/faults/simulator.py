@@ -27,7 +27,7 @@ from tests.faults.judge import faults, newest_rows
 from tests.faults.shapes import Message, Shape, build, published, wanted
 from tests.faults.stories import Action, Story
 from tests.faults.worker import Order, Reply, Worker
-from tests.scenarios import written
+from tests.histories import written
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TRIES = 5  # of an order that a conflict refuses, as a scheduler has
@@ -87,7 +87,7 @@ class Follower:
         table = store.require("ledger")
         this, before = read_fold(table, number), read_fold(table, number - 1) if number > 1 else None
         topology = build(self.shapes[number])
-        new = f"SELECT * FROM events WHERE {unfolded(before, this.logged)}"
+        new = f"SELECT * FROM events WHERE root_id IS NOT NULL AND ({unfolded(before, this.logged)})"
         assert this.folded_at is not None
         return fold(
             self.ledger,
