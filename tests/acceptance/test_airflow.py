@@ -49,7 +49,7 @@ topology.publish(squared, to=str(HERE / "squares"))
 '''
 NEVER = "0 0 29 2 *"  # before the next one the tests start what they want to see
 DONE = ("success", "failed")
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 600
 OUTAGE_SECONDS = 30  # three timeouts
 
 
@@ -92,10 +92,16 @@ class Airflow:
     def answer(self, kind: str, run: str, task: str, option: str) -> None:
         """Answer as a person does whom a task waits for, and no sooner.
 
-        Airflow asks again if the answer comes while the process that asked is still about to end.
+        An answer before the scheduler has noted that the process which asked has ended makes it ask again.
         """
-        wait_for(lambda: self.tasks(kind, run)[task][0] == "awaiting_input")
-        time.sleep(5)
+        noted = f"task_id={task}, run_id={run}, "
+        log = self.stack.settings.home / "airflow" / "scheduler.log"
+        wait_for(
+            lambda: any(
+                "TaskInstance Finished" in line and noted in line and "state=awaiting_input" in line
+                for line in log.read_text().splitlines()
+            )
+        )
         path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails"
         self.stack.api("PATCH", path, {"chosen_options": [option]})
 

@@ -31,7 +31,7 @@ numbers = topology.spout("numbers", DeltaSpout("{folder}/numbers", key="id"))
 same = topology.bolt(numbers, name="same")(lambda tuples: tuples)
 topology.publish(same, to="{folder}/same")
 '''
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 600
 
 
 class Compose:

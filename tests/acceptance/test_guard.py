@@ -26,7 +26,7 @@ command = [sys.executable, guard, str(os.getpid()), sys.executable, "-c", part, 
 subprocess.Popen(command, start_new_session=True)
 time.sleep(600)
 """
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 600
 
 
 def wait_until(condition) -> None:

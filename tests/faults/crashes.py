@@ -1,14 +1,13 @@
 """A scenario's tasks in processes of their own, killed at a point, or the Spark server with them."""
 
 import contextlib
-import multiprocessing
 import os
 import shutil
 import signal
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,28 +20,18 @@ from pyspark.sql.connect.proto import GetStatusResponse
 from acker.tables import Store
 from pipeline import server, tasks
 from pipeline.run import Run
-from pipeline.session import connect
 from pipeline.settings import PROJECT_ROOT, Settings
 from tests.faults.crash_scenarios import SCENARIOS, Scenario, Task
 from tests.faults.effects import Effect, watch
+from tests.faults.worker import processes, session
 
 Moment = Literal["before", "sent", "within", "after"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 600
 POLL_SECONDS = 0.0002
-# Most of a job on a few rows is generating and compiling its code. The last one is for a vacuum of all.
-CONFS = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-}
-
 POINTS = PROJECT_ROOT / "tests" / "faults" / "crash_points.txt"
 
-# Its children are forked from a process that has imported everything and done nothing, so they start at once.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload([__name__])
+processes.set_forkserver_preload([__name__])  # and with it the one that `worker` names
 
 
 def open_run(task: Task, folder: Path, connect: Callable[[], SparkSession]) -> Run:
@@ -51,14 +40,6 @@ def open_run(task: Task, folder: Path, connect: Callable[[], SparkSession]) -> R
     topology.validate()
     now = START + timedelta(seconds=task.at)
     return Run(topology, Store(str(folder / "store"), topology.name), connect, clock=lambda: now)
-
-
-def session(remote: str) -> SparkSession:
-    """A session of its own, set up for jobs on a few rows."""
-    found = connect(replace(Settings.from_env({}), remote=remote))
-    for name, value in CONFS.items():
-        found.conf.set(name, value)
-    return found
 
 
 def _do(pipe: Connection, scenario: str, number: int, folder: Path, remote: str) -> None:
@@ -312,6 +293,7 @@ class OwnServer:
 
     def kill(self) -> None:
         os.killpg(self.running.pid, signal.SIGKILL)
+        wait_for(lambda: server.find(self.settings) is None)
 
     def stop(self) -> None:
         server.stop(self.settings)
@@ -323,6 +305,7 @@ class OwnServer:
 
 def let_go(child: Child) -> None:
     """Let a task whose server was killed come to its end, whichever that is."""
+    os.kill(child.process.pid, signal.SIGCONT)  # for it may have been stopped within a point
     moment = "killed"
     while moment not in ("ended", "raised"):
         child.go()  # where it does not wait now, it does not wait at its next moment

@@ -89,7 +89,7 @@ class _Teller:
         self.messages: dict[Message, tuple[int, int]] = {}
         self.actions: list[Action] = []
         self._feed()
-        for _ in range(self.random.choice((1, 2, 2, 3))):
+        for _ in range(self.random.choice((1, 1, 1, 2, 3))):
             self._happening()
         if self.waits:
             self._resume()
@@ -292,7 +292,7 @@ class _Teller:
         if self.random.random() < 0.5:
             self.features.add("compact")
             self._do("compact")
-            if self.random.random() < 0.3 and not self.waits:
+            if self.random.random() < 0.15 and not self.waits:
                 self.features.add("vacuum")
                 self._do("vacuum", retention_hours=0)
         else:
@@ -353,9 +353,9 @@ class _Teller:
         groups = _groups(self.messages, rows)
         limit = self.disturbances
         bolts = [n for n in self.shape.nodes if not n.name.startswith("aside")]
-        rate = random.choice((0, 0.25, 0.25, 0.5))
+        rate = random.choice((0, 0, 0.25, 0.5))
         # A message whose partner never comes would take up its room for ever.
-        may_die = self.disturbances <= 1 and "max_pending" not in self.features and random.random() < 0.5
+        may_die = self.disturbances <= 1 and "max_pending" not in self.features and random.random() < 0.7
         for group in groups:
             if random.random() >= rate or group & untracked:
                 continue
@@ -364,7 +364,7 @@ class _Teller:
             if not at:
                 continue
             style = random.choice(("dies", "used up")) if may_die and random.random() < 0.5 else "passes"
-            count = {"dies": NEVER, "used up": -1, "passes": random.choice((1, 1, 2))}[style]
+            count = {"dies": NEVER, "used up": -1, "passes": random.choice((1, 1, 1, 2))}[style]
             if style == "used up" and len(group) > 1:
                 count = NEVER
             fails.setdefault(random.choice(at).salt, {})[message] = count

@@ -32,11 +32,11 @@ from tests.faults.crashes import (
     let_go,
     reach,
     recorded_points,
-    session,
     wait_for,
     write_down,
 )
 from tests.faults.judge import faults, published, settled_rows, states
+from tests.faults.worker import session
 
 KIND = "crash points"
 OFTEN = {"client": 2, "server": 1}  # cases of one kind that are not thorough

@@ -31,7 +31,7 @@ from pipeline.settings import Settings
 from pipeline.trim import trim_events, trim_streams
 from tests.faults.shapes import Shape, build
 
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 600
 LATER_SECONDS = 0.1  # into what follows a step
 DAY = timedelta(days=1)
 # Most of a job on a few rows is generating and compiling its code. The last one is for a vacuum of all.
@@ -40,6 +40,7 @@ CONFS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
 }
 
