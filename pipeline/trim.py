@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 
 import polars as pl
+from pyspark.errors import PySparkException
 
 from acker.audit import acked_tuples
+from acker.errors import StoreError
 from acker.held import held_back
 from acker.ledger import Fold, newest_fold, read_fold
 from acker.quoting import sql_name
@@ -21,12 +23,17 @@ from pipeline.journal import Batch, messages_table
 from pipeline.publish import passed
 from pipeline.run import Run
 
+_CONFLICT = "io.delta.exceptions.Concurrent"  # how all of Delta's own begin
+
 
 def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
     """Delete the rows of batches that were planned before the retention and that nobody needs any more.
 
     Returns:
         component -> how many of its batches are gone now that were there before.
+
+    Raises:
+        StoreError: another commit to a stream was in the way; run it again, and it goes on.
     """
     fold = newest_fold(run.store)
     before = newest_trim(run.store)
@@ -45,11 +52,21 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
         if trim != counted:
             return {}  # another trimming goes on
     for name, newest in trim.upto.items():
-        gone = f"_batch <= {newest}"
-        table = run.store.open(stream(name))
-        if table is not None and table.file_uris(file_pruning_predicate=gone):
-            run.spark.sql(f"DELETE FROM delta.{sql_name(run.store.path(stream(name)))} WHERE {gone}")
+        _delete(run, stream(name), f"_batch <= {newest}")
     return {name: newest - before.upto.get(name, 0) for name, newest in trim.upto.items()}
+
+
+def _delete(run: Run, name: str, gone: str) -> None:
+    """Delete rows of a stream's table, where there are any."""
+    table, path = run.store.open(name), run.store.path(name)
+    if table is None or not table.file_uris(file_pruning_predicate=gone):
+        return
+    try:
+        run.spark.sql(f"DELETE FROM delta.{sql_name(path)} WHERE {gone}")
+    except PySparkException as error:
+        if _CONFLICT in str(error):
+            raise StoreError(f"{path} was changed while it was trimmed: run it again.") from error
+        raise
 
 
 def _counted(run: Run, announced: Trim) -> Trim:
