@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def settings(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of the shared server. The developer's own environment takes no part in them."""
     home = pytestconfig.getoption("--home") or tmp_path_factory.mktemp("home")
-    return Settings.from_env({"PIPELINE_HOME": str(home), "PIPELINE_DRIVER_MEMORY": "2g"})
+    return Settings.from_env({"PIPELINE_HOME": str(home), "PIPELINE_DRIVER_MEMORY": "4g"})
 
 
 @pytest.fixture(scope="session")

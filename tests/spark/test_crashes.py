@@ -1,30 +1,16 @@
-"""Runs that are stopped or killed at any step, and runs that meet: the end is as if nothing had happened."""
+"""Runs that are stopped at any step or overtaken: the end is as if nothing had happened."""
 
-import os
-import signal
-import subprocess
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from pyspark.sql import functions as F
 
 from acker.retry import ExponentialBackoff
-from acker.tables import Store
 from pipeline.bolts import fail_when
-from pipeline.cycle import drain, run_cycle
+from pipeline.cycle import run_cycle
 from pipeline.reports import audit_report
-from pipeline.run import Run
-from pipeline.session import connect
-from pipeline.settings import PROJECT_ROOT, Settings
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
-
-INTO_A_STEP_SECONDS = 0.3
-DIE = "import sys; from tests.spark.test_crashes import die; die(*sys.argv[1:])"
 
 
 class Stop(Exception):
@@ -45,27 +31,6 @@ def squares(folder):
 
     topology.publish(squared, to=f"{folder}/squares")
     return topology
-
-
-def kill_this_process():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def die(folder, where):
-    """Run cycles and be killed at a step, or a moment into what follows it."""
-    name, component, moment = where.split(":")
-    later = threading.Timer(INTO_A_STEP_SECONDS, kill_this_process)
-    killing = {"now": kill_this_process, "later": later.start}
-
-    def on_step(step):
-        if (step.name, step.component) == (name, component):
-            killing[moment]()
-
-    topology = squares(folder)
-    run = Run(
-        topology, Store(f"{folder}/store", "squares"), lambda: connect(Settings.from_env()), on_step=on_step
-    )
-    drain(run)
 
 
 def stopped_once_at_each_step(run):
@@ -104,26 +69,6 @@ def test_a_run_that_is_stopped_at_every_step_ends_as_one_that_was_not(place):
     assert (place.rows("squares"), verdict(run)) == ([(1,), (4,), (9,)], ("pass", 3, 3, 0, 1))
 
 
-@pytest.mark.parametrize(
-    "places_to_die",
-    [
-        ("planned:numbers:later", "logged:numbers:now", "planned:squared:later"),
-        ("written:squared:now", "folding:acker:later", "folded:acker:now"),
-    ],
-)
-def test_processes_that_are_killed_one_after_the_other_leave_nothing_undone(
-    place, environment, places_to_die
-):
-    place.add("numbers", id=[1, 2, 3])
-    run = place.run(squares(place.folder))
-    for where in places_to_die:
-        command = [sys.executable, "-c", DIE, str(place.folder), where]
-        child = subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True)
-        assert child.returncode == -signal.SIGKILL, child.stderr
-    run_cycle(run)
-    assert (place.rows("squares"), verdict(run)) == ([(1,), (4,), (9,)], ("pass", 3, 3, 0, 0))
-
-
 def test_a_run_that_is_overtaken_while_it_looks_for_messages_follows_the_faster_one(place):
     faster = []
 
@@ -143,18 +88,3 @@ def test_a_run_that_is_overtaken_while_it_looks_for_messages_follows_the_faster_
     run_cycle(run)
     assert [batch.run_id for batch in run.journal.rows("true")] == ["faster", "faster"]
     assert place.rows("kept") == [(1,), (2,), (3,)]
-
-
-def test_two_runs_at_once_do_nothing_twice(place, settings):
-    place.add("numbers", id=[1, 2, 3])
-    outage = Path(place.path("outage"))
-    outage.touch()
-    run = place.run(squares(place.folder))
-    other = replace(run, connect=lambda: connect(settings), run_id="other")
-    with ThreadPoolExecutor(2) as both:
-        list(both.map(run_cycle, (run, other)))
-        outage.unlink()
-        list(both.map(run_cycle, (run, other)))
-    other.spark.stop()
-    run_cycle(run)
-    assert (place.rows("squares"), verdict(run)) == ([(1,), (4,), (9,)], ("pass", 3, 3, 0, 1))
