@@ -4,6 +4,7 @@ The points are those of `crash_points.txt`, which undisturbed runs have written:
 changes a table. A run that makes others fails here, and so does code with a call that no run makes.
 """
 
+import multiprocessing
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,8 +111,10 @@ def rerun(remote: str) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
-    return Kit(tmp_path_factory.mktemp("crashes"))
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
+    yield Kit(tmp_path_factory.mktemp("crashes"))
+    for child in multiprocessing.active_children():  # of cases that failed
+        child.kill()
 
 
 def end(scenario: str, folder: Path) -> tuple[dict[str, Any], dict[str, int], list[str]]:
