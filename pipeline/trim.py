@@ -23,7 +23,8 @@ from pipeline.journal import Batch, messages_table
 from pipeline.publish import passed
 from pipeline.run import Run
 
-_CONFLICT = "io.delta.exceptions.Concurrent"  # how all of Delta's own begin
+_TRIES = 3
+_CONFLICT = "io.delta.exceptions.Concurrent"  # how the names of all of Delta's begin
 
 
 def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
@@ -33,7 +34,7 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
         component -> how many of its batches are gone now that were there before.
 
     Raises:
-        StoreError: another commit to a stream was in the way; run it again, and it goes on.
+        StoreError: other commits to a stream were in the way; run it again, and it goes on.
     """
     fold = newest_fold(run.store)
     before = newest_trim(run.store)
@@ -57,16 +58,23 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
 
 
 def _delete(run: Run, name: str, gone: str) -> None:
-    """Delete rows of a stream's table, where there are any."""
-    table, path = run.store.open(name), run.store.path(name)
-    if table is None or not table.file_uris(file_pruning_predicate=gone):
-        return
-    try:
-        run.spark.sql(f"DELETE FROM delta.{sql_name(path)} WHERE {gone}")
-    except PySparkException as error:
-        if _CONFLICT in str(error):
-            raise StoreError(f"{path} was changed while it was trimmed: run it again.") from error
-        raise
+    """Delete rows of a stream's table, where there are any.
+
+    Other commits may come between, of a run or of a trimming, also of one whose client is gone by now.
+    """
+    for _ in range(_TRIES):
+        table, path = run.store.open(name), run.store.path(name)
+        if table is None or not table.file_uris(file_pruning_predicate=gone):
+            return
+        try:
+            run.spark.sql(f"DELETE FROM delta.{sql_name(path)} WHERE {gone}")
+        except PySparkException as error:
+            if _CONFLICT not in str(error):
+                raise
+            conflict = error
+        else:
+            return
+    raise StoreError(f"{path} was changed whenever it was to be trimmed: run it again.") from conflict
 
 
 def _counted(run: Run, announced: Trim) -> Trim:

@@ -38,20 +38,35 @@ class Crew:
 
     def __init__(self, remote: str) -> None:
         self.remote = remote
+        self._all: list[Worker] = []
         self._idle: list[Worker] = []
+        self._is_over = False
         self._lock = threading.Lock()
 
     def take(self) -> Worker:
+        """A worker that has nothing to do.
+
+        Raises:
+            RuntimeError: all has ended.
+        """
         with self._lock:
-            return self._idle.pop() if self._idle else Worker(self.remote)
+            if self._is_over:
+                raise RuntimeError("the crew has ended")
+            if not self._idle:
+                self._idle.append(Worker(self.remote))
+                self._all.append(self._idle[0])
+            return self._idle.pop()
 
     def give(self, worker: Worker) -> None:
         with self._lock:
             self._idle.append(worker)
 
     def end(self) -> None:
-        for worker in self._idle:
-            worker.end()
+        """End all workers, also those that are at work."""
+        with self._lock:
+            self._is_over = True
+            for worker in self._all:
+                worker.end()
 
 
 @dataclass

@@ -84,8 +84,8 @@ class Played:
         return "\n".join([str(told), *player.said, "wrong:", *wrong]) if wrong else ""
 
     def end(self) -> None:
+        self.crew.end()  # so that a run which is interrupted waits for no story's end
         self.pool.shutdown(cancel_futures=True)
-        self.crew.end()
 
 
 @pytest.fixture(scope="module")

@@ -237,8 +237,8 @@ def made(request, spark, settings, tmp_path_factory) -> Iterator[Trials]:
     crew = Crew(running.url)
     found = Trials(wanted, crew, tmp_path_factory.mktemp("trials"), Path(store.path("")))
     yield found
+    crew.end()  # so that a run which is interrupted waits for no trial's end
     found.pool.shutdown(cancel_futures=True)
-    crew.end()
 
 
 @pytest.mark.parametrize("trial", list(trials()))
