@@ -132,11 +132,12 @@ def drain(run: Run, limit: int | None = None, sleep: Callable[[float], None] = t
     cycles = 0
     left = limit
     while True:
+        full = [spout.name for spout in run.topology.spouts if room_for_new(run, spout.name) <= 0]
         result = run_cycle(run, left)
         cycles += 1
         if left is not None:
             left -= result.messages
-        if result.batches:
+        if result.batches or any(room_for_new(run, name) > 0 for name in full):
             continue
         due = _next_due(run)
         if due is None:

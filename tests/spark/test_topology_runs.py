@@ -131,6 +131,16 @@ def test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read(pla
     assert planned == [{"numbers": {"after": 0, "upto": 1}}, {"numbers": {"after": 1, "upto": 2}}]
 
 
+def test_a_run_goes_on_where_its_first_fold_makes_room(place, states):
+    topology = Topology("full", max_pending=2)
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id"))
+    kept = topology.bolt(numbers, name="kept")(lambda tuples: tuples)
+    run = place.run(topology)
+    assert (run_spout(run, numbers), run_bolt(run, kept)) == ((1, 2), 1)
+    drain(run)
+    assert states(run) == [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")]
+
+
 def test_messages_that_were_lost_before_they_were_emitted_take_no_room(place):
     file = place.folder / "files" / "a"
     file.parent.mkdir()
