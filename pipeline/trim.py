@@ -62,8 +62,9 @@ def _delete(run: Run, name: str, gone: str) -> None:
 
     Other commits may come between, of a run or of a trimming, also of one whose client is gone by now.
     """
+    path = run.store.path(name)
     for _ in range(_TRIES):
-        table, path = run.store.open(name), run.store.path(name)
+        table = run.store.open(name)
         if table is None or not table.file_uris(file_pruning_predicate=gone):
             return
         try:

@@ -33,12 +33,18 @@ def spark(settings: Settings) -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.fixture
-def environment(spark: SparkSession, settings: Settings, tmp_path) -> dict[str, str]:
-    """Environment of a child process that uses the shared server and a home and store of its own."""
+@pytest.fixture(scope="session")
+def remote(spark: SparkSession, settings: Settings) -> str:
+    """Where the shared server listens."""
     running = server.find(settings)
     assert running is not None
-    ours = {"SPARK_REMOTE": running.url, "PIPELINE_HOME": str(tmp_path / "home")}
+    return running.url
+
+
+@pytest.fixture
+def environment(remote: str, tmp_path) -> dict[str, str]:
+    """Environment of a child process that uses the shared server and a home and store of its own."""
+    ours = {"SPARK_REMOTE": remote, "PIPELINE_HOME": str(tmp_path / "home")}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PIPELINE_")}
     return kept | ours
 

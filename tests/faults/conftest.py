@@ -5,11 +5,37 @@ kind. Cases that are marked `thorough` run with `--all-faults` only.
 """
 
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from acker.tables import Store
+from tests.faults.simulator import Crew
+
 left_out = pytest.StashKey[Counter[str]]()
 kinds = pytest.StashKey[dict[str, str]]()  # module's path -> kind
+
+
+@pytest.fixture(scope="module")
+def crew(remote: str) -> Crew:
+    """Workers for a module, which ends them."""
+    return Crew(remote)
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store to be copied, which is quicker than to make one."""
+    store = Store(str(tmp_path_factory.mktemp("empty")), "store")
+    store.create()
+    return Path(store.path(""))
+
+
+@pytest.fixture(scope="module")
+def asked(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """The parameters of the module's tests that are going to run."""
+    items = [item for item in request.session.items if item.module is request.module]
+    return [item.callspec.params for item in items if hasattr(item, "callspec")]
 
 
 def module(nodeid: str) -> str:

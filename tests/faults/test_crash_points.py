@@ -14,8 +14,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acker.tables import Store
-from pipeline import server
-from pipeline.settings import Settings
 from tests.faults.calls import calls
 from tests.faults.crash_scenarios import SCENARIOS
 from tests.faults.crashes import (
@@ -92,14 +90,6 @@ def between() -> list[Any]:
         pytest.param(each, marks=[] if each in often else [pytest.mark.thorough], id=f"{each}-within-client")
         for each in points
     ]
-
-
-@pytest.fixture(scope="module")
-def remote(spark: SparkSession, settings: Settings) -> str:
-    """Where the shared server listens."""
-    running = server.find(settings)
-    assert running is not None
-    return running.url
 
 
 @pytest.fixture(scope="module")

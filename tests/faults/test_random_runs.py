@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from acker.tables import Store
-from pipeline import server
 from tests.faults.simulator import Crew, Player
 from tests.faults.stories import Story, story
 
@@ -89,15 +87,10 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(request, spark, settings, tmp_path_factory) -> Iterator[Played]:
+def played(asked, crew, empty_store, tmp_path_factory) -> Iterator[Played]:
     """All seeds that are asked for, under way."""
-    running = server.find(settings)
-    assert running is not None
-    store = Store(str(tmp_path_factory.mktemp("empty")), "store")
-    store.create()
-    items = [item for item in request.session.items if item.module is request.module]
-    seeds = [item.callspec.params["seed"] for item in items if hasattr(item, "callspec")]
-    found = Played(seeds, Crew(running.url), tmp_path_factory.mktemp("seeds"), Path(store.path("")))
+    seeds = [each["seed"] for each in asked]
+    found = Played(seeds, crew, tmp_path_factory.mktemp("seeds"), empty_store)
     yield found
     found.end()
 

@@ -17,7 +17,6 @@ import pytest
 
 from acker.events import State
 from acker.tables import Store, query
-from pipeline import server
 from tests.faults.judge import faults
 from tests.faults.shapes import Node, Shape, build
 from tests.faults.simulator import START, TRIES, Crew, Follower, Player, wrong_rows, wrong_states
@@ -226,16 +225,10 @@ def _emitted_too_often(store: Store, attempts: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def made(request, spark, settings, tmp_path_factory) -> Iterator[Trials]:
+def made(asked, crew, empty_store, tmp_path_factory) -> Iterator[Trials]:
     """All trials that are asked for, under way."""
-    running = server.find(settings)
-    assert running is not None
-    store = Store(str(tmp_path_factory.mktemp("empty")), "store")
-    store.create()
-    items = [item for item in request.session.items if item.module is request.module]
-    wanted = [item.callspec.params["trial"] for item in items if hasattr(item, "callspec")]
-    crew = Crew(running.url)
-    found = Trials(wanted, crew, tmp_path_factory.mktemp("trials"), Path(store.path("")))
+    wanted = [each["trial"] for each in asked]
+    found = Trials(wanted, crew, tmp_path_factory.mktemp("trials"), empty_store)
     yield found
     crew.end()  # so that a run which is interrupted waits for no trial's end
     found.pool.shutdown(cancel_futures=True)
