@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
+from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from acker.errors import ServerError
 from pipeline import server
@@ -119,14 +120,38 @@ def exit_on_sigterm() -> Iterator[None]:
 
 
 def tell_soon(session: SparkSession) -> SparkSession:
-    """Make a session report a dead server within seconds, and each error once. Returns the session."""
+    """Make a session report a dead server within seconds, and each error once, and leave nothing behind.
+
+    To be called before the session has anything of its own. Returns the session.
+    """
     for name in _NOISY_LOGGERS:
         # By way of pyspark's class: a plain logger of this name would not take the arguments it is given.
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
     # The error that follows says the same.
     warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
-    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+    _try_few_times(session)
+    _share_workers(session)
+    _try_few_times(session)  # it has another client now
     return session
+
+
+def _try_few_times(session: SparkSession) -> None:
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+
+
+def _share_workers(session: SparkSession) -> None:
+    """Let a session share Python's workers with all others on its server.
+
+    Spark keeps a daemon of 40 MB and a thread for each session that ever ran Python code, if the artifacts of
+    sessions are isolated from each other. Nothing here adds artifacts. A server isolates every new session,
+    and a session reads its conf but once, before the first that it is asked; so this goes on with a clone.
+    """
+    assert isinstance(session, ConnectSession)
+    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
+    isolated, session._client = session.client, session.client.clone()
+    session._session_id = session._client._session_id
+    isolated.release_session()
+    isolated.close()
 
 
 def _session(settings: Settings, url: str) -> SparkSession:

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from acker.errors import ServerError
@@ -125,6 +126,29 @@ def test_a_plain_python_udf_over_a_delta_scan_answers(environment, store_uri):
         command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, timeout=120
     )
     assert (done.stdout, done.returncode) == ("45000150000\n", 0), done.stderr
+
+
+def test_sessions_share_one_python_daemon_and_each_imports_anew(own_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    settings = Settings.from_env(own_home)
+    running = server.start(settings)
+
+    def priced(batches):
+        import price_of_the_day
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"price": [price_of_the_day.PRICE]})
+
+    found = []
+    for price in (1, 20, 300):
+        (tmp_path / "price_of_the_day.py").write_text(f"PRICE = {price}\n")
+        session = connect(settings)
+        found += session.range(0, 1, 1, 1).mapInArrow(priced, "price bigint").collect()
+        session.stop()
+    assert [row.price for row in found] == [1, 20, 300]
+    told = subprocess.run(["ps", "-A", "-o", "ppid=,args="], capture_output=True, text=True).stdout
+    daemons = [line for line in told.splitlines() if "pyspark.daemon" in line]
+    assert [line.split()[0] for line in daemons].count(str(running.pid)) == 1
 
 
 def test_a_start_that_fails_names_the_log_and_its_reason(tmp_path):
