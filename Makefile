@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-faults mutants run bench requirements clean
+.PHONY: help setup check test test-faults mutants run bench soak requirements clean
 
 python := .venv/bin/python
 typed := acker pipeline bench dags
@@ -29,6 +29,9 @@ run: setup ## The demonstration under Airflow; ONCE=1 ends by itself, LINES=1000
 
 bench: setup ## Measure against Storm's figures and a plain pipeline
 	$(python) -m bench
+
+soak: setup ## Days of cycles in minutes: what grows with them; MINUTES (20) says how long
+	$(python) -m bench.soak
 
 requirements: setup ## Compile requirements.txt from requirements.in; ARGS=--upgrade raises all pins
 	.venv/bin/uv pip compile --quiet --no-header --no-annotate $(ARGS) requirements.in -o requirements.txt

@@ -1,0 +1,48 @@
+"""What the Spark server and this process hold of the machine, as `ps` and the JDK's `jcmd` tell it."""
+
+import os
+import re
+import subprocess
+
+_COUNTERS = {"java.threads.live": "threads of the server", "sun.gc.metaspace.used": "metaspace MB"}
+_USED = re.compile(r"sun\.gc\.generation\.\d\.space\.\d\.used")
+
+
+def server_sizes(pid: int) -> dict[str, float]:
+    """Memory of the server in MB (resident; the heap after a collection), threads, Python processes."""
+    processes = _below(pid)
+    pythons = [kilobytes for kilobytes, command in processes.values() if "pyspark.daemon" in command]
+    sizes = {
+        "server MB": processes[pid][0] / 1024,
+        "Python processes": float(len(pythons)),
+        "Python MB": sum(pythons) / 1024,
+    }
+    _jcmd(pid, "GC.run")
+    heap = 0
+    for line in _jcmd(pid, "PerfCounter.print").splitlines():
+        name, _, value = line.partition("=")
+        if _USED.fullmatch(name):
+            heap += int(value)
+        elif name in _COUNTERS:
+            sizes[_COUNTERS[name]] = int(value) / (2**20 if "MB" in _COUNTERS[name] else 1)
+    return sizes | {"heap MB": heap / 2**20}
+
+
+def client_megabytes() -> float:
+    """Resident memory of this process."""
+    return _below(os.getpid())[os.getpid()][0] / 1024
+
+
+def _below(pid: int) -> dict[int, tuple[int, str]]:
+    """A process and all below it -> resident kilobytes and command line."""
+    columns = ["ps", "-A", "-o", "pid=,ppid=,rss=,args="]
+    told = subprocess.run(columns, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=3) for line in told.splitlines()]
+    found = {pid}
+    while more := {int(row[0]) for row in rows if int(row[1]) in found} - found:
+        found |= more
+    return {int(row[0]): (int(row[2]), row[3]) for row in rows if int(row[0]) in found}
+
+
+def _jcmd(pid: int, *command: str) -> str:
+    return subprocess.run(["jcmd", str(pid), *command], capture_output=True, text=True, check=True).stdout
