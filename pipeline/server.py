@@ -55,9 +55,8 @@ _CONFS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     # With columnar input a plain Python UDF right over a Parquet or Delta scan hangs in pyspark 4.2.0.
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
-    # All sessions share Python's workers (`pipeline/session.py`). One that outlived its task would keep the
-    # modules that it has imported, which may have changed since.
-    "spark.python.worker.reuse": "false",
+    # All sessions share Python's workers (`pipeline/session.py`), which forget what each task has imported.
+    "spark.python.daemon.module": "pipeline.python_daemon",
     "spark.sql.session.timeZone": "UTC",
     # With one writer a task sorts its rows by partition first, to write one file after the other.
     "spark.sql.maxConcurrentOutputFileWriters": "8",

@@ -142,7 +142,7 @@ def _try_few_times(session: SparkSession) -> None:
 def _share_workers(session: SparkSession) -> None:
     """Let a session share Python's workers with all others on its server.
 
-    Spark keeps a daemon of 40 MB and a thread for each session that ever ran Python code, if the artifacts of
+    Spark keeps a daemon of 40 MB and threads for each session that ever ran Python code, if the artifacts of
     sessions are isolated from each other. Nothing here adds artifacts. A server isolates every new session,
     and a session reads its conf but once, before the first that it is asked; so this goes on with a clone.
     """

@@ -128,26 +128,27 @@ def test_a_plain_python_udf_over_a_delta_scan_answers(environment, store_uri):
     assert (done.stdout, done.returncode) == ("45000150000\n", 0), done.stderr
 
 
-def test_sessions_share_one_python_daemon_and_each_imports_anew(own_home, tmp_path, monkeypatch):
+def test_sessions_share_one_python_daemon_and_each_task_imports_anew(own_home, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     settings = Settings.from_env(own_home)
     running = server.start(settings)
 
     def priced(batches):
-        import price_of_the_day
+        from shop import prices  # of a package without a file of its own
 
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"price": [price_of_the_day.PRICE]})
+            yield pa.RecordBatch.from_pydict({"price": [prices.TODAY]})
 
+    (tmp_path / "shop").mkdir()
     found = []
     for price in (1, 20, 300):
-        (tmp_path / "price_of_the_day.py").write_text(f"PRICE = {price}\n")
+        (tmp_path / "shop" / "prices.py").write_text(f"TODAY = {price}\n")
         session = connect(settings)
         found += session.range(0, 1, 1, 1).mapInArrow(priced, "price bigint").collect()
         session.stop()
     assert [row.price for row in found] == [1, 20, 300]
     told = subprocess.run(["ps", "-A", "-o", "ppid=,args="], capture_output=True, text=True).stdout
-    daemons = [line for line in told.splitlines() if "pyspark.daemon" in line]
+    daemons = [line for line in told.splitlines() if "pipeline.python_daemon" in line]
     assert [line.split()[0] for line in daemons].count(str(running.pid)) == 1
 
 
