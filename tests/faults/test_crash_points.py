@@ -66,12 +66,16 @@ def cases(victim: str) -> list[Any]:
     """Each moment of each point. Of every kind of effect some are not thorough, their moments by turns."""
     turns = Counter[str]()
     found = []
+    last = {(point.scenario, point.task): point for point in recorded_points()}
     for point in recorded_points():
-        moments: list[Moment] = ["before", "within", "after"]
+        moments: list[Moment] = ["before", "within"]
         if victim == "server" and not point.is_sparks:
             continue
         if victim == "client" and point.is_sparks:
             moments.insert(1, "sent")
+        # What a client that is killed leaves after an effect is what it leaves before its next one.
+        if victim == "server" or last[point.scenario, point.task] == point:
+            moments.append("after")
         kind = point.label.partition(":")[0]
         often = moments[turns[kind] % len(moments)] if victim == "client" else "within"
         for moment in moments:

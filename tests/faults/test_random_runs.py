@@ -17,9 +17,8 @@ from tests.faults.stories import Story, story
 
 KIND = "random runs"
 FIRST = int(os.environ.get("FAULTS_FIRST_SEED", "1"))
-COUNT = int(os.environ.get("FAULTS_SEEDS", "400"))
-OFTEN = 100  # seeds that are played in CI
-ALL_KINDS = 200  # seeds in which everything happens
+USUAL_COUNT = 200  # in which everything happens
+COUNT = int(os.environ.get("FAULTS_SEEDS", USUAL_COUNT))
 AT_ONCE = 4
 
 FEATURES = {  # -> in how many of these seeds at least
@@ -56,12 +55,6 @@ FEATURES = {  # -> in how many of these seeds at least
 }
 
 
-def cases() -> Iterator[object]:
-    for seed in range(FIRST, FIRST + COUNT):
-        marks = [] if seed < FIRST + OFTEN else [pytest.mark.thorough]
-        yield pytest.param(seed, marks=marks, id=f"seed_{seed}")
-
-
 class Played:
     """Seeds that are played side by side, and what is wrong with the end of each."""
 
@@ -95,16 +88,16 @@ def played(asked, crew, empty_store, tmp_path_factory) -> Iterator[Played]:
     found.end()
 
 
-@pytest.mark.parametrize("seed", list(cases()))
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT), ids="seed_{}".format)
 def test_a_random_run_ends_as_a_plain_computation_says(seed: int, played: Played):
     wrong = played.futures[seed].result()
     assert not wrong, wrong
 
 
 def test_nothing_that_may_happen_is_missing_from_the_seeds(capsys):
-    stories: list[Story] = [story(seed, "/nowhere") for seed in range(1, 1 + ALL_KINDS)]
+    stories: list[Story] = [story(seed, "/nowhere") for seed in range(1, 1 + USUAL_COUNT)]
     counts = Counter(feature for each in stories for feature in each.features)
     with capsys.disabled():
         found = ", ".join(f"{n} {what}" for what, n in sorted(counts.items()))
-        print(f"\nof {ALL_KINDS} random runs: {found}")
+        print(f"\nof {USUAL_COUNT} random runs: {found}")
     assert [what for what, least in FEATURES.items() if counts[what] < least] == []
