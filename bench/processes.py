@@ -4,18 +4,33 @@ import os
 import re
 import subprocess
 
-_COUNTERS = {"java.threads.live": "threads of the server", "sun.gc.metaspace.used": "metaspace MB"}
+_METASPACE = "sun.gc.metaspace.used"
+# Spark's own, most of which grow to 100 or 128 threads each in their first hours and stay.
+_POOLS = (
+    "block-manager-ask-",
+    "block-manager-storage-async-",
+    "broadcast-exchange-",
+    "map-output-dispatcher-",
+    "QueryStageCreator-",
+    "ResultQueryStageExecution-",
+    "shuffle-exchange-",
+)
 _USED = re.compile(r"sun\.gc\.generation\.\d\.space\.\d\.used")
 
 
 def server_sizes(pid: int) -> dict[str, float]:
-    """Memory of the server in MB (resident; the heap after a collection), threads, Python processes."""
+    """Memory of the server in MB (resident; the heap after a collection), threads, Python processes.
+
+    Threads are those outside of the pools that Spark fills up.
+    """
     processes = _below(pid)
-    pythons = [kilobytes for kilobytes, command in processes.values() if "pyspark.daemon" in command]
+    pythons = [memory for memory, command in processes.values() if "-m pipeline.python_daemon" in command]
+    threads = [line[1:] for line in _jcmd(pid, "Thread.print").splitlines() if line.startswith('"')]
     sizes = {
         "server MB": processes[pid][0] / 1024,
         "Python processes": float(len(pythons)),
         "Python MB": sum(pythons) / 1024,
+        "threads of the server": float(sum(not thread.startswith(_POOLS) for thread in threads)),
     }
     _jcmd(pid, "GC.run")
     heap = 0
@@ -23,8 +38,8 @@ def server_sizes(pid: int) -> dict[str, float]:
         name, _, value = line.partition("=")
         if _USED.fullmatch(name):
             heap += int(value)
-        elif name in _COUNTERS:
-            sizes[_COUNTERS[name]] = int(value) / (2**20 if "MB" in _COUNTERS[name] else 1)
+        elif name == _METASPACE:
+            sizes["metaspace MB"] = int(value) / 2**20
     return sizes | {"heap MB": heap / 2**20}
 
 

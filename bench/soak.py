@@ -24,7 +24,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from acker.errors import AckerError
-from acker.schemas import BATCHES, LEDGER, SCHEMAS, stream
+from acker.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, SCHEMAS, TRIMS, stream
 from acker.tables import Store, query
 from bench.processes import client_megabytes, server_sizes
 from pipeline import server, tasks
@@ -44,12 +44,8 @@ OUTAGE_EVERY = 5
 CUT_SHORT_EVERY = 7
 REPLAY_EVERY = 24  # dead letters, by hand
 OFTEN = {"delta.checkpointInterval": "10"}
-GROW = (
-    "rows of batches",
-    "rows of ledger",
-    "MB of ledger",
-    "MB of batches",
-)  # history, which nothing deletes
+HISTORY = (BATCHES, LEDGER, REPLAY_REQUESTS, TRIMS)  # of which nothing deletes rows
+GROW = [f"{size} of {name}" for name in HISTORY for size in ("rows", "MB")]
 SAID = ("files of events", "server MB", "heap MB", "Python processes", "seconds of a cycle")
 AT_MOST = 1.15  # last third ÷ middle third
 ENVIRONMENT = {
@@ -138,9 +134,9 @@ class Soak:
         self.seconds.clear()
         rows = {
             f"rows of {name}": query("SELECT count(*) AS n FROM t", t=self.store.require(name))[0]["n"]
-            for name in (BATCHES, LEDGER)
+            for name in HISTORY
         }
-        scratch = sum(1 for _ in (self.home / "server" / "local").rglob("*"))
+        scratch = sum(file.is_file() for file in (self.home / "server" / "local").rglob("*"))
         sizes = table_sizes(Path(self.store.path("")))
         sizes |= {
             "files of Spark's scratch": scratch,

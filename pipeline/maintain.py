@@ -10,10 +10,8 @@ from deltalake import DeltaTable
 
 from acker.ledger import newest_fold
 from acker.quoting import sql_name
-from acker.schemas import BATCHES, EVENTS, LEDGER, stream
+from acker.schemas import LEDGER, SCHEMAS, stream
 from pipeline.run import Run
-
-_OWN = (BATCHES, EVENTS, LEDGER)  # those that grow
 
 
 def compact(run: Run) -> dict[str, int]:
@@ -28,7 +26,7 @@ def compact(run: Run) -> dict[str, int]:
     if newest is not None:
         run.store.change(LEDGER, lambda table: table.delete(f"live_in < {newest.number}"))
     saved = {}
-    for name in _OWN:
+    for name in SCHEMAS:
         metrics = run.store.change(name, _compact_settled if name == LEDGER else _compact)
         saved[name] = metrics["numFilesRemoved"] - metrics["numFilesAdded"]
     return saved
@@ -47,7 +45,7 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
 
     Each table is the business of the one writer that it has: streams are Spark's.
     """
-    for name in _OWN:
+    for name in SCHEMAS:
         table = run.store.require(name)
         # All files and not only those that the log still names as removed: checkpoints forget them, and what
         # a killed write has left was never named.
@@ -56,4 +54,4 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
     streams = [stream(name) for name in components if run.store.open(stream(name)) is not None]
     for name in streams:
         run.spark.sql(f"VACUUM delta.{sql_name(run.store.path(name))} RETAIN {retention_hours} HOURS")
-    return [*_OWN, *streams]
+    return [*SCHEMAS, *streams]

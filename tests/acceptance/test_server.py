@@ -148,7 +148,7 @@ def test_sessions_share_one_python_daemon_and_each_task_imports_anew(own_home, t
         session.stop()
     assert [row.price for row in found] == [1, 20, 300]
     told = subprocess.run(["ps", "-A", "-o", "ppid=,args="], capture_output=True, text=True).stdout
-    daemons = [line for line in told.splitlines() if "pipeline.python_daemon" in line]
+    daemons = [line for line in told.splitlines() if "-m pipeline.python_daemon" in line]
     assert [line.split()[0] for line in daemons].count(str(running.pid)) == 1
 
 
