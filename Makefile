@@ -30,7 +30,7 @@ run: setup ## The demonstration under Airflow; ONCE=1 ends by itself, LINES=1000
 bench: setup ## Measure against Storm's figures and a plain pipeline
 	$(python) -m bench
 
-soak: setup ## Days of cycles in minutes: what grows with them; MINUTES (20) says how long
+soak: setup ## Days of cycles in minutes: what grows with them; MINUTES (30) says how long
 	$(python) -m bench.soak
 
 requirements: setup ## Compile requirements.txt from requirements.in; ARGS=--upgrade raises all pins

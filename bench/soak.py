@@ -5,7 +5,7 @@ the session. New messages come with each; some fail for a while, some for good, 
 batch's write and its log and are tried again. Maintenance runs six times a day. The clock and the ages of
 the store's files move on by an hour a cycle. What comes with every 100th commit comes with every 10th here.
 
-MINUTES (20) says how long. Prints a sample every few cycles and writes `data/soak.json`.
+MINUTES (30) says how long. Prints a sample every few cycles and writes `data/soak.json`.
 """
 
 import json
@@ -35,14 +35,14 @@ from pipeline.session import owned_session
 from pipeline.settings import Settings
 from pipeline.topology import Topology
 
-MINUTES = 20
+MINUTES = 30
 CYCLE = timedelta(hours=1)
 ORDERS_PER_CYCLE = 200
 SAMPLE_EVERY = 2
 MAINTAIN_EVERY = 4
 OUTAGE_EVERY = 5
 CUT_SHORT_EVERY = 7
-REPLAY_EVERY = 24  # dead letters, by hand
+REPLAY_EVERY = 6  # dead letters, by hand
 OFTEN = {"delta.checkpointInterval": "10"}
 HISTORY = (BATCHES, LEDGER, REPLAY_REQUESTS, TRIMS)  # of which nothing deletes rows
 GROW = [f"{size} of {name}" for name in HISTORY for size in ("rows", "MB")]

@@ -32,8 +32,9 @@ def _work_and_forget(sock: socket.socket, authenticated: bool) -> int:
     try:
         return _work(sock, authenticated)
     finally:
-        for name in [name for name, module in sys.modules.copy().items() if _is_users(name, module)]:
-            del sys.modules[name]
+        for name, module in list(sys.modules.items()):
+            if _is_users(name, module):
+                del sys.modules[name]
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def connect(settings: Settings) -> SparkSession:
     Raises:
         ServerError: The server does not answer or does not start.
     """
-    return tell_soon(_session(settings, _url(settings)))
+    return set_up(_session(settings, _url(settings)))
 
 
 @contextlib.contextmanager
@@ -55,7 +55,7 @@ def owned_session(settings: Settings) -> Iterator[SparkSession]:
         if settings.remote is None and server.find(settings) is None:
             stack.enter_context(_owned_server(settings))
         url = _url(settings)
-        session = tell_soon(_session(settings, url))
+        session = set_up(_session(settings, url))
         try:
             yield session
         finally:
@@ -119,10 +119,10 @@ def exit_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def tell_soon(session: SparkSession) -> SparkSession:
+def set_up(session: SparkSession) -> SparkSession:
     """Make a session report a dead server within seconds, and each error once, and leave nothing behind.
 
-    To be called before the session has anything of its own. Returns the session.
+    To be called once and before the session has views or functions. Returns the session.
     """
     for name in _NOISY_LOGGERS:
         # By way of pyspark's class: a plain logger of this name would not take the arguments it is given.

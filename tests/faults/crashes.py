@@ -1,9 +1,11 @@
 """A scenario's tasks in processes of their own, killed at a point, or the Spark server with them."""
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -131,12 +133,15 @@ class Kit:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.recordings: dict[str, Recording] = {}
-        self.copies = 0
+        self._recording = threading.Lock()
+        self._copies = itertools.count()
 
     def recording(self, name: str, remote: str, spark: SparkSession) -> Recording:
-        if name not in self.recordings:
-            self.recordings[name] = self._record(name, remote, spark)
-        return self.recordings[name]
+        """A scenario's recording, which is made when it is first asked for."""
+        with self._recording:
+            if name not in self.recordings:
+                self.recordings[name] = self._record(name, remote, spark)
+            return self.recordings[name]
 
     def _record(self, name: str, remote: str, spark: SparkSession) -> Recording:
         scenario = SCENARIOS[name]
@@ -171,8 +176,7 @@ class Kit:
 
     def copy(self, folder: Path) -> Path:
         """A copy of a case's folder, whose tables know no path."""
-        self.copies += 1
-        return Path(shutil.copytree(folder, self.folder / f"{self.copies}"))
+        return Path(shutil.copytree(folder, self.folder / f"{next(self._copies)}"))
 
 
 def commits(folder: Path) -> set[str]:

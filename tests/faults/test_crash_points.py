@@ -4,11 +4,13 @@ The points are those of `crash_points.txt`, which undisturbed runs have written:
 changes a table. A run that makes others fails here, and so does code with a call that no run makes.
 """
 
+import functools
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql import SparkSession
@@ -35,11 +37,13 @@ from tests.faults.crashes import (
     write_down,
 )
 from tests.faults.judge import faults, published, settled_rows, states
+from tests.faults.side_by_side import SideBySide
 from tests.faults.worker import session
 
 KIND = "crash points"
 OFTEN = {"client": 2, "server": 1}  # cases of one kind that are not thorough
 TOGETHER = 6
+AT_ONCE = 2  # kills of clients
 HOW = "to record the points: make test-faults ARGS='-k points_that_are_recorded --record-points'"
 
 # Calls that only look like effects, and effects that are no part of a run.
@@ -62,7 +66,20 @@ EXEMPT = {
 }
 
 
-def cases(victim: str) -> list[Any]:
+@dataclass(frozen=True)
+class Kill:
+    """A case."""
+
+    point: Point
+    moment: Moment
+    victim: Literal["client", "server"] = "client"
+    others_first: bool = False  # whether other tasks come before the one that was killed is done again
+
+    def __str__(self) -> str:
+        return f"{self.point}-{self.moment}-{self.victim}{'-others_first' if self.others_first else ''}"
+
+
+def kills(victim: Literal["client", "server"]) -> list[Any]:
     """Each moment of each point. Of every kind of effect some are not thorough, their moments by turns."""
     turns = Counter[str]()
     found = []
@@ -80,20 +97,20 @@ def cases(victim: str) -> list[Any]:
         often = moments[turns[kind] % len(moments)] if victim == "client" else "within"
         for moment in moments:
             is_rare = moment != often or turns[kind] >= OFTEN[victim]
-            marks = [pytest.mark.thorough] if is_rare else []
-            found.append(pytest.param(point, moment, marks=marks, id=f"{point}-{moment}-{victim}"))
+            found.append(case(Kill(point, moment, victim), is_rare))
         turns[kind] += 1
     return found
 
 
-def between() -> list[Any]:
-    """Points at which other tasks come before the one that was killed is done again."""
+def kills_with_others_first() -> list[Any]:
+    """Each point, at which other tasks come before the one that was killed is done again."""
     points = recorded_points()
     often = [each for each in points if each.task in ("squared", "by_hand") and each.scenario == "retried"]
-    return [
-        pytest.param(each, marks=[] if each in often else [pytest.mark.thorough], id=f"{each}-within-client")
-        for each in points
-    ]
+    return [case(Kill(each, "within", others_first=True), each not in often) for each in points]
+
+
+def case(kill: Kill, is_rare: bool) -> Any:
+    return pytest.param(kill, marks=[pytest.mark.thorough] if is_rare else [], id=str(kill))
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +133,9 @@ def end(scenario: str, folder: Path) -> tuple[dict[str, Any], dict[str, int], li
     topology = SCENARIOS[scenario].tasks[-1].topology(folder)
     store = Store(str(folder / "store"), topology.name)
     return published(topology), states(store), faults(topology, store)
+
+
+undisturbed_end = functools.cache(end)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -142,10 +162,10 @@ def test_every_call_that_may_change_a_table_is_a_point_of_some_run(kit, remote, 
     assert [exempt for exempt in EXEMPT if not any(str(call).startswith(exempt) for call in found)] == []
 
 
-def judge(kit: Kit, found: Recording, number: int, folder: Path) -> None:
+def judge(found: Recording, number: int, folder: Path) -> None:
     """Whether a killed run has come to what the undisturbed one did, and settled nothing anew."""
     scenario = found.name
-    assert end(scenario, folder) == end(scenario, found.end)
+    assert end(scenario, folder) == undisturbed_end(scenario, found.end)
     before, after = (
         settled_rows(store_of(scenario, number, each)) for each in (found.starts[number], folder)
     )
@@ -156,36 +176,42 @@ def store_of(scenario: str, number: int, folder: Path) -> Store:
     return Store(str(folder / "store"), SCENARIOS[scenario].tasks[number].topology(folder).name)
 
 
-@pytest.mark.parametrize(("point", "moment"), cases("client"))
-def test_a_process_that_is_killed_leaves_nothing_undone(
-    point: Point, moment: Moment, kit: Kit, remote: str, rerun: SparkSession
-):
-    found = kit.recording(point.scenario, remote, rerun)
-    number = found.number(point.task)
-    folder = kit.copy(found.starts[number])
-    child = Child(point.scenario, number, folder, remote)
-    effect = reach(child, point)
-    go_until(child, folder, effect, moment)
-    child.kill()
-    finish(found.scenario, number, folder, rerun)
-    await_orphans(remote, child.session)
-    judge(kit, found, number, folder)
+@pytest.fixture(scope="module")
+def killed(asked, kit: Kit, remote: str, rerun: SparkSession) -> Iterator[SideBySide[Kill, None]]:
+    """All kills of clients that are asked for, under way."""
+
+    def kill_and_do_again(kill: Kill) -> None:
+        point = kill.point
+        found = kit.recording(point.scenario, remote, rerun)
+        number = found.number(point.task)
+        folder = kit.copy(found.starts[number])
+        child = Child(point.scenario, number, folder, remote)
+        go_until(child, folder, reach(child, point), kill.moment)
+        child.kill()
+        again = session(remote)
+        if kill.others_first:
+            do_all_else(found.scenario, number, folder, again)
+        finish(found.scenario, number, folder, again)
+        again.stop()
+        await_orphans(remote, child.session)
+        judge(found, number, folder)
+
+    wanted = [each["kill"] for each in asked if "kill" in each and each["kill"].victim == "client"]
+    ends = SideBySide(AT_ONCE, kill_and_do_again, wanted)
+    yield ends
+    ends.stop()
 
 
-@pytest.mark.parametrize("point", between())
+@pytest.mark.parametrize("kill", kills("client"))
+def test_a_process_that_is_killed_leaves_nothing_undone(kill: Kill, killed: SideBySide[Kill, None]):
+    killed.end(kill)
+
+
+@pytest.mark.parametrize("kill", kills_with_others_first())
 def test_what_others_do_before_a_killed_task_is_done_again_does_no_harm(
-    point: Point, kit: Kit, remote: str, rerun: SparkSession
+    kill: Kill, killed: SideBySide[Kill, None]
 ):
-    found = kit.recording(point.scenario, remote, rerun)
-    number = found.number(point.task)
-    folder = kit.copy(found.starts[number])
-    child = Child(point.scenario, number, folder, remote)
-    go_until(child, folder, reach(child, point), "within")
-    child.kill()
-    do_all_else(found.scenario, number, folder, rerun)
-    finish(found.scenario, number, folder, rerun)
-    await_orphans(remote, child.session)
-    judge(kit, found, number, folder)
+    killed.end(kill)
 
 
 def test_a_write_that_outlives_its_client_and_the_rerun_changes_nothing(
@@ -206,34 +232,35 @@ def test_a_write_that_outlives_its_client_and_the_rerun_changes_nothing(
     assert child.session is not None and is_busy(remote, child.session)
     (folder / "release").touch()
     await_orphans(remote, child.session)
-    judge(kit, found, number, folder)
+    judge(found, number, folder)
 
 
 class ServerKills:
     """Kills of a Spark server, which takes seconds to start; so several points share one."""
 
-    def __init__(self, kit: Kit, own: OwnServer, selected: list[tuple[Point, Moment]]) -> None:
+    def __init__(self, kit: Kit, own: OwnServer, wanted: list[Kill]) -> None:
         self.kit = kit
         self.own = own
-        self.selected = selected
-        self.left: dict[tuple[Point, Moment], Path] = {}
+        self.wanted = wanted
+        self.left: dict[Kill, Path] = {}
 
-    def folder(self, point: Point, moment: Moment) -> Path:
+    def folder(self, kill: Kill) -> Path:
         """What is left of a case after the server was killed at its point."""
-        if (point, moment) not in self.left:
-            rest = self.selected[self.selected.index((point, moment)) :]
-            same = [point for point, other in rest if other == moment]
-            self._kill(same[:TOGETHER], moment)
-        return self.left[point, moment]
+        if kill not in self.left:
+            rest = self.wanted[self.wanted.index(kill) :]
+            self._kill([each for each in rest if each.moment == kill.moment][:TOGETHER], kill.moment)
+        return self.left[kill]
 
-    def _kill(self, points: list[Point], moment: Moment) -> None:
+    def _kill(self, kills: list[Kill], moment: Moment) -> None:
         reached = []
-        for point in points:
-            found = self.kit.recordings[point.scenario]
-            folder = self.kit.copy(found.starts[found.number(point.task)])
-            child = Child(point.scenario, found.number(point.task), folder, self.own.url)
-            reached.append((child, folder, reach(child, point)))
-            self.left[point, moment] = folder
+        for kill in kills:
+            scenario = kill.point.scenario
+            found = self.kit.recordings[scenario]
+            number = found.number(kill.point.task)
+            folder = self.kit.copy(found.starts[number])
+            child = Child(scenario, number, folder, self.own.url)
+            reached.append((child, folder, reach(child, kill.point)))
+            self.left[kill] = folder
         # Of those that share a kill within, the first is at the moment, the others anywhere in theirs.
         for child, _, _ in reached[1:] if moment == "within" else []:
             child.go()
@@ -246,28 +273,25 @@ class ServerKills:
 
 
 @pytest.fixture(scope="module")
-def server_kills(
-    kit: Kit, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerKills]:
+def server_kills(asked, kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerKills]:
     own = OwnServer(tmp_path_factory.mktemp("own"))
-    mine = [item for item in request.session.items if "server_kills" in item.fixturenames]
-    selected = [(item.callspec.params["point"], item.callspec.params["moment"]) for item in mine]
+    wanted = [each["kill"] for each in asked if "kill" in each and each["kill"].victim == "server"]
     try:
-        yield ServerKills(kit, own, selected)
+        yield ServerKills(kit, own, wanted)
     finally:
         own.stop()
 
 
-@pytest.mark.parametrize(("point", "moment"), cases("server"))
+@pytest.mark.parametrize("kill", kills("server"))
 def test_a_server_that_is_killed_leaves_nothing_undone(
-    point: Point, moment: Moment, kit: Kit, remote: str, rerun: SparkSession, server_kills: ServerKills
+    kill: Kill, kit: Kit, remote: str, rerun: SparkSession, server_kills: ServerKills
 ):
-    for other, _ in server_kills.selected:
-        kit.recording(other.scenario, remote, rerun)
-    folder = server_kills.folder(point, moment)
-    found = kit.recordings[point.scenario]
-    number = found.number(point.task)
+    for other in server_kills.wanted:
+        kit.recording(other.point.scenario, remote, rerun)
+    folder = server_kills.folder(kill)
+    found = kit.recordings[kill.point.scenario]
+    number = found.number(kill.point.task)
     again = session(server_kills.own.url)
     finish(found.scenario, number, folder, again)
     again.stop()
-    judge(kit, found, number, folder)
+    judge(found, number, folder)

@@ -7,12 +7,11 @@ import os
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from tests.faults.simulator import Crew, Player
+from tests.faults.side_by_side import SideBySide
+from tests.faults.simulator import Player
 from tests.faults.stories import Story, story
 
 KIND = "random runs"
@@ -55,42 +54,29 @@ FEATURES = {  # -> in how many of these seeds at least
 }
 
 
-class Played:
-    """Seeds that are played side by side, and what is wrong with the end of each."""
+@pytest.fixture(scope="module")
+def played(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[int, str]]:
+    """All seeds that are asked for, under way, and what is wrong with the end of each."""
+    folder = tmp_path_factory.mktemp("seeds")
 
-    def __init__(self, seeds: list[int], crew: Crew, folder: Path, empty_store: Path) -> None:
-        self.crew = crew
-        self.folder = folder
-        self.empty_store = empty_store
-        self.pool = ThreadPoolExecutor(AT_ONCE)
-        self.futures: dict[int, Future[str]] = {seed: self.pool.submit(self._play, seed) for seed in seeds}
-
-    def _play(self, seed: int) -> str:
-        told = story(seed, str(self.folder / f"seed_{seed}"))
-        player = Player(told, self.crew, self.empty_store)
+    def play(seed: int) -> str:
+        told = story(seed, str(folder / f"seed_{seed}"))
+        player = Player(told, crew, empty_store)
         try:
             wrong = player.play()
         except Exception:
             wrong = [traceback.format_exc()]
         return "\n".join([str(told), *player.said, "wrong:", *wrong]) if wrong else ""
 
-    def end(self) -> None:
-        self.crew.end()  # so that a run which is interrupted waits for no story's end
-        self.pool.shutdown(cancel_futures=True)
-
-
-@pytest.fixture(scope="module")
-def played(asked, crew, empty_store, tmp_path_factory) -> Iterator[Played]:
-    """All seeds that are asked for, under way."""
-    seeds = [each["seed"] for each in asked]
-    found = Played(seeds, crew, tmp_path_factory.mktemp("seeds"), empty_store)
+    found = SideBySide(AT_ONCE, play, [each["seed"] for each in asked])
     yield found
-    found.end()
+    crew.end()  # so that a run which is interrupted waits for no story's end
+    found.stop()
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT), ids="seed_{}".format)
-def test_a_random_run_ends_as_a_plain_computation_says(seed: int, played: Played):
-    wrong = played.futures[seed].result()
+def test_a_random_run_ends_as_a_plain_computation_says(seed: int, played: SideBySide[int, str]):
+    wrong = played.end(seed)
     assert not wrong, wrong
 
 

@@ -8,7 +8,6 @@ import shutil
 import time
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from acker.events import State
 from acker.tables import Store, query
 from tests.faults.judge import faults
 from tests.faults.shapes import Node, Shape, build
+from tests.faults.side_by_side import SideBySide
 from tests.faults.simulator import START, TRIES, Crew, Follower, Player, wrong_rows, wrong_states
 from tests.faults.stories import Action, Story
 from tests.faults.worker import Order, Worker
@@ -125,7 +125,7 @@ def told(shape: Shape) -> Story:
 
 
 class Trials:
-    """Trials that are made side by side, each on a copy of a prepared store."""
+    """Trials, each on a copy of a prepared store."""
 
     def __init__(self, items: list[Trial], crew: Crew, folder: Path, empty_store: Path) -> None:
         self.crew = crew
@@ -133,8 +133,6 @@ class Trials:
         self.empty_store = empty_store
         for name in dict.fromkeys(trial.shape for trial in items):
             self._prepare(name)
-        self.pool = ThreadPoolExecutor(AT_ONCE)
-        self.futures: dict[Trial, Future[str]] = {each: self.pool.submit(self._try, each) for each in items}
 
     def _prepare(self, name: str) -> None:
         """A folder per stage of a topology's first messages."""
@@ -157,7 +155,8 @@ class Trials:
     def _keep(self, name: str, stage: str) -> None:
         shutil.copytree(self.folder / name, self.folder / f"{name} {stage}")
 
-    def _try(self, trial: Trial) -> str:
+    def make(self, trial: Trial) -> str:
+        """What is wrong with the end of a trial."""
         first, second, stage = CASES[trial.case]
         folder = self.folder / str(trial)
         shutil.copytree(self.folder / f"{trial.shape} {stage}", folder)
@@ -225,16 +224,17 @@ def _emitted_too_often(store: Store, attempts: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def made(asked, crew, empty_store, tmp_path_factory) -> Iterator[Trials]:
-    """All trials that are asked for, under way."""
+def made(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[Trial, str]]:
+    """All trials that are asked for, under way, and what is wrong with the end of each."""
     wanted = [each["trial"] for each in asked]
-    found = Trials(wanted, crew, tmp_path_factory.mktemp("trials"), empty_store)
+    maker = Trials(wanted, crew, tmp_path_factory.mktemp("trials"), empty_store)
+    found = SideBySide(AT_ONCE, maker.make, wanted)
     yield found
     crew.end()  # so that a run which is interrupted waits for no trial's end
-    found.pool.shutdown(cancel_futures=True)
+    found.stop()
 
 
 @pytest.mark.parametrize("trial", list(trials()))
-def test_two_at_once_do_nothing_twice(trial: Trial, made: Trials):
-    wrong = made.futures[trial].result()
+def test_two_at_once_do_nothing_twice(trial: Trial, made: SideBySide[Trial, str]):
+    wrong = made.end(trial)
     assert not wrong, wrong
