@@ -1,11 +1,14 @@
 """Finding the messages for which a transformation raises, when Spark only says that a row somewhere did.
 
 The batch's roots are halved until single messages remain, and each half runs once: m poison messages
-among n cost at most 2 · m · log2(n) runs of the transformation, over ever smaller parts.
+among n cost at most 2 · m · log2(n) runs of the transformation, over ever smaller parts. Where only tuples
+that met raise, as in a join, each half passes without the other. Then each is halved beside the other, with
+a run more for each time.
 """
 
 from collections.abc import Callable, Mapping
 from functools import reduce
+from operator import or_
 
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame
@@ -21,6 +24,7 @@ _RAISED = "P0001"  # SQLSTATE of raise_error and assert_true
 _UNLOADED = " in read_udfs"  # a worker that cannot load the function, whatever the row
 
 Frames = Mapping[str, DataFrame]  # a bolt's inputs: stream -> its tuples
+Range = tuple[int, int]  # of sorted roots: from the first index to before the second
 
 
 def row_error(error: PySparkException) -> str | None:
@@ -70,32 +74,44 @@ def find_poison(
     tracked = ids.dropna().distinct().orderBy("_root_id")
     roots = tracked.toArrow()["_root_id"].to_pylist()
 
-    def error_between(low: int, high: int) -> PySparkException | None:
-        part = F.col("_root_id").between(roots[low], roots[high - 1])
+    def error_in(*ranges: Range) -> PySparkException | None:
+        root = F.col("_root_id")
+        part = reduce(or_, (root.between(roots[low], roots[high - 1]) for low, high in ranges))
         return error_of(rows_of({stream: frame.where(part) for stream, frame in inputs.items()}))
 
     poison: dict[int, str] = {}
-    # Every range on the stack is known to fail, with the error beside it.
-    failing: list[tuple[int, int, PySparkException]] = [(0, len(roots), error)] if roots else []
+    # Every range on the stack is known to fail beside others, which pass without it.
+    failing: list[tuple[Range, tuple[Range, ...], PySparkException]] = []
+    if roots:
+        failing.append(((0, len(roots)), (), error))
     while failing:
-        low, high, error = failing.pop()
+        (low, high), beside, error = failing.pop()
         reason = row_error(error)
         if reason is None:
             raise error
         if high - low == 1:
             poison[roots[low]] = reason
-            if len(poison) > MOST_POISON:
-                raise BoltError(
-                    f"Bolt {bolt} fails on more than {MOST_POISON} messages of one batch, so it is taken to "
-                    f"be at fault itself: {reason}. Mend it, or fail rows with fail_when, and run it again."
-                )
+            refuse_more(bolt, poison)
             continue
         middle = (low + high) // 2
-        halves = [(a, b, error_between(a, b)) for a, b in ((low, middle), (middle, high))]
-        found = [(a, b, raised) for a, b, raised in halves if raised is not None]
+        left, right = (low, middle), (middle, high)
+        found = [(half, beside, raised) for half in (left, right) if (raised := error_in(half, *beside))]
         if not found:
-            raise error
+            met = error_in(left, right, *beside)
+            if met is None:
+                raise error
+            found = [(left, (right, *beside), met), (right, (left, *beside), met)]
         failing.extend(found)
     if not poison:
         raise error
     return poison
+
+
+def refuse_more(bolt: str, poison: dict[int, str]) -> None:
+    """Raise a BoltError where more messages than `MOST_POISON` are poison."""
+    if len(poison) > MOST_POISON:
+        reason = next(reversed(poison.values()))
+        raise BoltError(
+            f"Bolt {bolt} fails on more than {MOST_POISON} messages of one batch, so it is taken to be at "
+            f"fault itself: {reason}. Mend it, or fail rows with fail_when, and run it again."
+        )

@@ -32,9 +32,10 @@ def _work_and_forget(sock: socket.socket, authenticated: bool) -> int:
     try:
         return _work(sock, authenticated)
     finally:
-        for name, module in list(sys.modules.items()):
-            if _is_users(name, module):
-                del sys.modules[name]
+        # All are found before the first goes, since a package without a file asks for those around it.
+        users = [name for name, module in list(sys.modules.items()) if _is_users(name, module)]
+        for name in users:
+            del sys.modules[name]
 
 
 if __name__ == "__main__":

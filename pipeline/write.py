@@ -25,7 +25,7 @@ from acker.trims import newest_trim
 from pipeline.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
 from pipeline.components import Component
 from pipeline.journal import Batch, messages_table
-from pipeline.poison import Frames, error_of, find_poison, row_error
+from pipeline.poison import Frames, error_of, find_poison, refuse_more, row_error
 from pipeline.rich import rich_rows
 from pipeline.run import Run, user_columns
 from pipeline.spouts import History
@@ -202,25 +202,36 @@ def _write_bolt(run: Run, bolt: Component, batch: Batch) -> None:
         rows = refusals(run, bolt.name, bolt_rows(run.spark, bolt, batch.number, frames))
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [rows, *let_go])
 
-    try:
-        _append_rows(run, bolt, batch, rows_of(inputs))
-    except PySparkException as error:
-        cause = error_of(rows_of(inputs)) if _UNCAUSED in str(error) else error
-        if cause is not None and FOREIGN_ANCHOR in str(cause):
-            raise BoltError(f"Bolt {bolt.name} {FOREIGN_ANCHOR}.") from cause
-        if cause is None or row_error(cause) is None:
-            raise cause or error from None
-        run.tell("narrowing", bolt.name, batch.number)
-        poison = find_poison(bolt.name, inputs, rows_of, cause)
-        failed = run.spark.createDataFrame(
-            [(root, Kind.FAIL.value, reason) for root, reason in poison.items()],
-            "_root_id bigint, _kind string, _error string",
-        )
-        sound = {
-            upstream: frame.where(F.col("_root_id").isNull() | ~F.col("_root_id").isin(list(poison)))
-            for upstream, frame in inputs.items()
-        }
-        _append_rows(run, bolt, batch, rows_of(sound).unionByName(failed, allowMissingColumns=True))
+    poison: dict[int, str] = {}
+    while True:
+        sound = {upstream: _without(frame, poison) for upstream, frame in inputs.items()}
+        rows = rows_of(sound)
+        if poison:
+            failed = run.spark.createDataFrame(
+                [(root, Kind.FAIL.value, reason) for root, reason in poison.items()],
+                "_root_id bigint, _kind string, _error string",
+            )
+            rows = rows.unionByName(failed, allowMissingColumns=True)
+        try:
+            _append_rows(run, bolt, batch, rows)
+        except PySparkException as error:
+            cause = error_of(rows_of(sound)) if _UNCAUSED in str(error) else error
+            if cause is not None and FOREIGN_ANCHOR in str(cause):
+                raise BoltError(f"Bolt {bolt.name} {FOREIGN_ANCHOR}.") from cause
+            if cause is None or row_error(cause) is None:
+                raise cause or error from None
+            run.tell("narrowing", bolt.name, batch.number)
+            # Of tuples that raise where they meet there may be more, which those found have kept from sight.
+            poison |= find_poison(bolt.name, sound, rows_of, cause)
+            refuse_more(bolt.name, poison)
+        else:
+            return
+
+
+def _without(frame: DataFrame, poison: dict[int, str]) -> DataFrame:
+    if not poison:
+        return frame
+    return frame.where(F.col("_root_id").isNull() | ~F.col("_root_id").isin(list(poison)))
 
 
 def _let_go(run: Run, bolt: Component, batch: Batch) -> list[DataFrame]:

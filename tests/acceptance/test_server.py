@@ -134,15 +134,15 @@ def test_sessions_share_one_python_daemon_and_each_task_imports_anew(own_home, t
     running = server.start(settings)
 
     def priced(batches):
-        from shop import prices  # of a package without a file of its own
+        from shop.europe import prices  # of packages without files of their own
 
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"price": [prices.TODAY]})
 
-    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "europe").mkdir(parents=True)
     found = []
     for price in (1, 20, 300):
-        (tmp_path / "shop" / "prices.py").write_text(f"TODAY = {price}\n")
+        (tmp_path / "shop" / "europe" / "prices.py").write_text(f"TODAY = {price}\n")
         session = connect(settings)
         found += session.range(0, 1, 1, 1).mapInArrow(priced, "price bigint").collect()
         session.stop()

@@ -134,3 +134,27 @@ def test_an_anchor_of_nobody_is_refused(place):
 
     with pytest.raises(BoltError, match="Bolt outer emitted a row whose anchor is none of its inputs"):
         run_cycle(place.run(topology))
+
+
+def test_messages_whose_tuples_raise_where_they_meet_fail_and_no_others(place, states):
+    orders = place.add("orders", id=list(range(1, 9)), key=[1, 2, 3, 4, 5, 6, 7, 8])
+    payments = place.add("payments", id=list(range(11, 19)), key=[2, 1, 4, 3, 6, 5, 8, 9])
+    topology = Topology("met", message_timeout=None, retry=ExponentialBackoff(limit=0))
+    orders = topology.spout("orders", DeltaSpout(orders, key="id"))
+    payments = topology.spout("payments", DeltaSpout(payments, key="id"))
+
+    @topology.bolt(orders, payments)
+    def paid(orders, payments):
+        theirs = payments.select(F.col("anchor").alias("payment"), "key", F.col("id").alias("paid_by"))
+        both = orders.join(theirs, "key", "left")
+        share = F.expr("key / CASE WHEN paid_by IS NULL THEN 1 WHEN key IN (2, 3, 6) THEN 0 ELSE 1 END")
+        return both.select(merge_anchors("anchor", "payment"), "key", share.alias("share"))
+
+    topology.publish(paid, to=place.path("paid"))
+    run_cycle(place.run(topology))
+    run = place.run(topology)
+    run_cycle(run)
+    dead = [offset for offset, _, state in states(run) if state == "dead_letter"]
+    assert sorted(dead) == [2, 3, 6, 11, 14, 15]
+    assert [row[0] for row in place.rows("paid")] == [1, 4, 5, 7, 8]
+    assert audit_report(run.topology, run.store).passed
