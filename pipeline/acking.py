@@ -1,14 +1,11 @@
 """The acker job of a topology: fixes what a fold reads, in an order that cannot miss a tuple in motion."""
 
-import pyarrow.compute as pc
-
 from acker.errors import StoreError
 from acker.job import FoldRequest, run_fold
 from acker.ledger import Fold, fold_counts, highest_attempt, newest_fold
 from acker.retry import delay_after
 from acker.schemas import EVENTS, component_of
 from pipeline.hooks import call_hooks
-from pipeline.journal import messages_table
 from pipeline.publisher import position
 from pipeline.retire import retire
 from pipeline.run import Run
@@ -87,6 +84,10 @@ def _highest_attempt(run: Run, folded: dict[str, int], logged: dict[str, int]) -
         after = folded.get(spout, 0)
         if newest > after:
             new = f"component = '{spout}' AND kind = 'replay' AND batch > {after} AND batch <= {newest}"
-            replays = [messages_table(batch.input) for batch in run.journal.rows(new)]
-            attempts += [pc.max(messages["attempt"]).as_py() for messages in replays]
+            attempts += [
+                attempt
+                for batch in run.journal.rows(new)
+                for messages in batch.input["messages"].values()
+                for _, attempt, _ in messages
+            ]
     return max(attempts)

@@ -197,6 +197,8 @@ def _environment(
         "API__SECRET_KEY": secret["api"],
         "API_AUTH__JWT_SECRET": secret["jwt"],
         "DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+        # Airflow may take as long to see the end of a task that was skipped or failed; 5 by default.
+        "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
     }
     return {
         **os.environ,

@@ -23,7 +23,6 @@ from pipeline.publish import publish_table
 from pipeline.registry import load_topology
 from pipeline.run import Run, Step, utc_now
 from pipeline.selection import SELECTABLE, Selection, parse_position, refuse_irreversible, select
-from pipeline.session import connect, set_up
 from pipeline.settings import Settings
 from pipeline.trim import trim_events, trim_streams
 
@@ -47,7 +46,14 @@ def open_run(topology: str, spark: SparkSession | None = None) -> Run:
     found = load_topology(topology, settings)
     store = Store(settings.store, found.name)
     store.create()
-    return Run(found, store, lambda: set_up(spark) if spark else connect(settings), on_step=_log_step)
+
+    def connected() -> SparkSession:
+        # Spark's client imports pandas and gRPC, which takes longer than a fold, and a fold needs neither.
+        from pipeline.session import connect, set_up
+
+        return set_up(spark) if spark else connect(settings)
+
+    return Run(found, store, connected, on_step=_log_step)
 
 
 def _log_step(step: Step) -> None:

@@ -32,7 +32,6 @@ from pipeline.spouts import History
 from pipeline.targets import refusals
 
 _WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
-_ANY_POSITION = pa.table({"source_partition": [""], "source_offset": [0]})
 _UNREADABLE = ("variant", "geometry", "geography")  # for Polars
 LATE = "what it added to an aggregate was trimmed and cannot be taken back"
 _UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
@@ -183,7 +182,8 @@ def _no_tuples(run: Run, upstream: str) -> DataFrame:
     name, _, further = upstream.partition(".")
     component = run.topology.components[name]
     if component.source is not None:
-        tuples = component.source.read_positions(run.spark, _ANY_POSITION, History(None, list))
+        any_position = pa.table({"source_partition": [""], "source_offset": [0]})
+        tuples = component.source.read_positions(run.spark, any_position, History(None, list))
         return tuples.withColumn("_root_id", F.lit(None).cast("bigint"))
     if component.make is not None:
         ddl = component.streams[further] if further else component.schema

@@ -151,7 +151,6 @@ def test_messages_whose_tuples_raise_where_they_meet_fail_and_no_others(place, s
         return both.select(merge_anchors("anchor", "payment"), "key", share.alias("share"))
 
     topology.publish(paid, to=place.path("paid"))
-    run_cycle(place.run(topology))
     run = place.run(topology)
     run_cycle(run)
     dead = [offset for offset, _, state in states(run) if state == "dead_letter"]

@@ -1,6 +1,9 @@
 """What a scheduler's tasks tell: where a spout is held back, and what an operator should look at."""
 
 import logging
+import os
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -9,6 +12,7 @@ from pipeline import tasks
 from pipeline.acking import fold
 from pipeline.cycle import run_cycle
 from pipeline.run import Run, utc_now
+from pipeline.settings import PROJECT_ROOT
 
 TOPOLOGY = '''
 """Numbers as they are."""
@@ -22,13 +26,29 @@ same = topology.bolt(numbers, name="same")(lambda tuples: tuples)
 topology.publish(same, to=os.environ["NUMBERS"] + "-same")
 '''
 
+FORM = {
+    "states": ["acked"],
+    "spout": None,
+    "positions": [],
+    "since": None,
+    "until": None,
+    "reason": None,
+    "limit": None,
+}
+FOLD_ALONE = """
+import sys
+from pipeline import tasks
+counts = tasks.fold(tasks.open_run("plain"))
+print(counts, sorted({"grpc", "pandas", "pyspark.sql.connect"} & set(sys.modules)))
+"""
+
 
 @pytest.fixture
 def run(place, monkeypatch):
     """A run of a registered topology whose source has five messages, at the real time of day."""
     (place.folder / "plain.py").write_text(TOPOLOGY)
     monkeypatch.syspath_prepend(place.folder)
-    monkeypatch.delitem(__import__("sys").modules, "plain", raising=False)
+    monkeypatch.delitem(sys.modules, "plain", raising=False)
     monkeypatch.setenv("NUMBERS", place.add("numbers", id=[1, 2, 3, 4, 5]))
     monkeypatch.setenv("PIPELINE_HOME", place.path("home"))
     monkeypatch.setenv("PIPELINE_TOPOLOGIES", "plain:topology")
@@ -53,6 +73,19 @@ def test_a_spout_goes_on_as_messages_settle(run: Run, caplog):
     assert tasks.read_source(run, "numbers") == {"batches": 1, "messages": 2}
 
 
+def test_a_fold_imports_nothing_of_spark_that_it_can_do_without(run: Run, place):
+    tasks.read_source(run, "numbers")
+    tasks.take_inputs(run, "same", is_last_try=False)
+    fold(run)
+    assert tasks.replay_by_hand(run, FORM, "somebody", "again") == {"messages": 3}
+    paths = os.pathsep.join([str(PROJECT_ROOT), str(place.folder)])
+    command = [sys.executable, "-c", FOLD_ALONE]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": paths}, check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "{'fold': 2, 'pending': 3, 'late': 0, 'due': 0} []\n"
+
+
 def test_a_long_backlog_is_a_complaint(run: Run, monkeypatch):
     tasks.read_source(run, "numbers")
     fold(run)
@@ -74,17 +107,8 @@ def test_an_acker_that_has_not_run_for_a_while_is_a_complaint(run: Run):
 
 
 def test_a_form_that_cannot_be_met_is_refused_before_anything_is_planned(run: Run):
-    form = {
-        "states": ["acked"],
-        "spout": None,
-        "positions": [],
-        "since": None,
-        "until": None,
-        "reason": None,
-        "limit": None,
-    }
-    assert tasks.match("plain", form) == {"matched": 0, "in_flight": 0}
+    assert tasks.match("plain", FORM) == {"matched": 0, "in_flight": 0}
     with pytest.raises(tasks.SettingsError, match="Positions belong to a spout"):
-        tasks.match("plain", form | {"positions": ["0:1"]})
+        tasks.match("plain", FORM | {"positions": ["0:1"]})
     with pytest.raises(tasks.SettingsError, match="'x' is not a position"):
-        tasks.match("plain", form | {"positions": ["x"], "spout": "numbers"})
+        tasks.match("plain", FORM | {"positions": ["x"], "spout": "numbers"})
