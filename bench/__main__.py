@@ -1,7 +1,6 @@
 """`make bench`: measure, print, and write `data/bench.json`; ROUNDS (3) pairs of runs each."""
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -10,12 +9,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from acker.errors import AckerError
+from bench.command import exit_with
 from bench.fold import measure_fold, measure_history
 from bench.pairs import Measure
 from bench.tax import measure_tax
 from pipeline.session import owned_session
-from pipeline.settings import Settings
+from pipeline.settings import Settings, positive_number
 
 
 def main() -> int:
@@ -32,13 +31,14 @@ def main() -> int:
             f"There is no measure called {unknown[0]}; choose among {', '.join(measures)}.", file=sys.stderr
         )
         return 2
+    rounds = positive_number("ROUNDS", 3)
     settings = Settings.from_env()
     folder = settings.home / "bench"
     shutil.rmtree(folder, ignore_errors=True)
     results: list[Measure] = []
     with owned_session(settings) as spark:
         for name in names:
-            result = measures[name](spark, folder / name, int(os.environ.get("ROUNDS", "3")))
+            result = measures[name](spark, folder / name, rounds)
             print(f"{name}: {result.ratio} (at most {result.at_most})", flush=True)
             print(f"  {result.numerator_seconds} s ÷ {result.denominator_seconds} s", flush=True)
             results.append(result)
@@ -50,8 +50,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AckerError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(2)
+    exit_with(main)

@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 
+from acker.errors import ServerError
+
 _METASPACE = "sun.gc.metaspace.used"
 # Spark's own, most of which grow to 100 or 128 threads each in their first hours and stay.
 _POOLS = (
@@ -60,4 +62,7 @@ def _below(pid: int) -> dict[int, tuple[int, str]]:
 
 
 def _jcmd(pid: int, *command: str) -> str:
-    return subprocess.run(["jcmd", str(pid), *command], capture_output=True, text=True, check=True).stdout
+    try:
+        return subprocess.run(["jcmd", str(pid), *command], capture_output=True, text=True, check=True).stdout
+    except FileNotFoundError:
+        raise ServerError("There is no jcmd here. Install a JDK; a Java runtime alone has none.") from None

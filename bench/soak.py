@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,16 +22,16 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from acker.errors import AckerError
 from acker.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, SCHEMAS, TRIMS, stream
 from acker.tables import Store, query
+from bench.command import exit_with
 from bench.processes import client_megabytes, server_sizes
 from pipeline import server, tasks
 from pipeline.registry import load_topology
 from pipeline.reports import audit_report
 from pipeline.run import Run, Step
 from pipeline.session import owned_session
-from pipeline.settings import Settings
+from pipeline.settings import Settings, positive_number
 from pipeline.topology import Topology
 
 MINUTES = 30
@@ -201,7 +200,7 @@ def report(samples: list[dict[str, float]]) -> bool:
 def main() -> int:
     """Soak. Returns 0 where everything but history stays flat and the audit passes."""
     results = Settings.from_env().home / "soak.json"
-    end = time.monotonic() + 60 * float(os.environ.get("MINUTES", MINUTES))
+    end = time.monotonic() + 60 * positive_number("MINUTES", MINUTES)
     home = results.parent / "soak"
     shutil.rmtree(home, ignore_errors=True)
     os.environ |= ENVIRONMENT | {"PIPELINE_HOME": str(home), "PIPELINE_STORE": "", "SPARK_REMOTE": ""}
@@ -228,8 +227,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AckerError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(2)
+    exit_with(main)

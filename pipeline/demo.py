@@ -35,7 +35,7 @@ from pipeline.examples.wordcount import COUNTS, OUTAGE, SOURCES, topology
 from pipeline.journal import Journal
 from pipeline.reports import audit_report, status_report
 from pipeline.run import utc_now
-from pipeline.settings import Settings
+from pipeline.settings import Settings, positive_number
 from pipeline.stack import USER, ApiError, Stack, running_stack
 
 DEFAULT_LINES = 100_000
@@ -50,25 +50,17 @@ _SPACE = re.compile(r"[ \t\n\x0b\f\r]+")
 def main() -> None:
     """Run the demonstration."""
     try:
-        sys.exit(demonstrate(Settings.from_env(), wanted_lines(), bool(os.environ.get("ONCE"))))
+        sys.exit(
+            demonstrate(
+                Settings.from_env(), positive_number("LINES", DEFAULT_LINES), bool(os.environ.get("ONCE"))
+            )
+        )
     except AckerError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         click.echo("Stopped. `make run` goes on from here.", err=True)
         sys.exit(130)
-
-
-def wanted_lines() -> int:
-    """How many new lines to feed, from LINES.
-
-    Raises:
-        SettingsError: LINES is not a positive number.
-    """
-    text = os.environ.get("LINES") or str(DEFAULT_LINES)
-    if not text.isdigit() or int(text) == 0:
-        raise SettingsError(f"LINES must be a positive whole number, not {text!r}.")
-    return int(text)
 
 
 def demonstrate(settings: Settings, lines: int, once: bool) -> int:

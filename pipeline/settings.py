@@ -117,6 +117,18 @@ class Settings:
         )
 
 
+def positive_number(name: str, default: int) -> int:
+    """What an environment variable says of a command's size, 1 or more.
+
+    Raises:
+        SettingsError: it is no such number.
+    """
+    text = os.environ.get(name, "").strip() or str(default)
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
+        raise SettingsError(f"{name} is {text!r}; set it to a whole number, 1 or more.")
+    return int(text)
+
+
 def without_secrets(url: str) -> str:
     """A URL as it may be printed: without its parameters, of which one may be a token, and without a user."""
     return re.sub(r"//[^/]*@", "//…@", url.partition(";")[0])

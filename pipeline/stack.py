@@ -36,6 +36,8 @@ _START_SECONDS = 180
 _STOP_SECONDS = 20
 _POLL_SECONDS = 0.5
 _TOKEN_SECONDS = 3600
+_LOCK_SECONDS = 60
+_ANSWER_SECONDS = 90
 
 
 class StackError(ServerError):
@@ -101,7 +103,7 @@ def _call(method: str, url: str, body: dict[str, Any] | None, headers: dict[str,
         url, data, {"Content-Type": "application/json", **headers}, method=method
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as response:
             found: dict[str, Any] = json.loads(response.read() or b"{}")
             return found
     except urllib.error.HTTPError as error:
@@ -189,7 +191,8 @@ def _environment(
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(folder / "passwords.json"),
-        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}",
+        # SQLite has one writer at a time; by default the others give up after 5 s, and the API answers 500.
+        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}?timeout={_LOCK_SECONDS}",
         "API__HOST": "127.0.0.1",
         "API__PORT": str(port),
         "API__BASE_URL": url,

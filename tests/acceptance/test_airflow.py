@@ -1,9 +1,12 @@
 """The whole loop under a real scheduler and API server: killed, cleared, replayed through the REST API."""
 
+import contextlib
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,7 @@ NEVER = "0 0 29 2 *"  # before the next one the tests start what they want to se
 DONE = ("success", "failed")
 PATIENCE_SECONDS = 600
 OUTAGE_SECONDS = 30  # three timeouts
+BUSY_SECONDS = 10  # longer than SQLite waits by default
 
 
 class Airflow:
@@ -220,6 +224,18 @@ def test_a_large_replay_is_done_once_it_is_approved(airflow):
     assert airflow.run("run") == "success"
     assert airflow.squares() == [1, 4, 9, 16]
     assert ("admin", "a mended bug", 4) in requests(airflow)
+
+
+def test_a_database_that_is_busy_for_a_while_is_waited_for(airflow):
+    home = airflow.stack.settings.home / "airflow"
+    with contextlib.closing(sqlite3.connect(home / "airflow.db", isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(1) as pool:
+            triggered = pool.submit(airflow.trigger, "replay", states=["acked"], why="to see", dry_run=True)
+            time.sleep(BUSY_SECONDS)
+            assert not triggered.done()
+            database.execute("ROLLBACK")
+    assert airflow.finish("replay", triggered.result()) == "success"
 
 
 def test_an_outage_of_three_timeouts_brings_no_replays(airflow):

@@ -20,7 +20,7 @@ from pyspark.sql.connect.client.core import SparkConnectClient
 from pyspark.sql.connect.proto import GetStatusResponse
 
 from acker.tables import Store
-from pipeline import server, tasks
+from pipeline import server
 from pipeline.run import Run
 from pipeline.settings import PROJECT_ROOT, Settings
 from tests.faults.crash_scenarios import SCENARIOS, Scenario, Task
@@ -128,22 +128,24 @@ class Recording:
 
 
 class Kit:
-    """What the cases share: folders, recordings, and a session to go on with."""
+    """What the cases share: folders and recordings."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, remote: str) -> None:
         self.folder = folder
+        self.remote = remote
         self.recordings: dict[str, Recording] = {}
         self._recording = threading.Lock()
         self._copies = itertools.count()
 
-    def recording(self, name: str, remote: str, spark: SparkSession) -> Recording:
+    def recording(self, name: str) -> Recording:
         """A scenario's recording, which is made when it is first asked for."""
         with self._recording:
             if name not in self.recordings:
-                self.recordings[name] = self._record(name, remote, spark)
+                self.recordings[name] = self._record(name, self.remote)
             return self.recordings[name]
 
-    def _record(self, name: str, remote: str, spark: SparkSession) -> Recording:
+    def _record(self, name: str, remote: str) -> Recording:
+        spark = session(remote)
         scenario = SCENARIOS[name]
         now = self.folder / name
         now.mkdir()
@@ -172,6 +174,7 @@ class Kit:
                 known = commits(now)
                 child.go()
             child.process.join()
+        spark.stop()
         return found
 
     def copy(self, folder: Path) -> Path:
@@ -241,25 +244,6 @@ def is_busy(remote: str, session_id: str) -> bool:
     found = client._get_operation_statuses().operation_statuses
     client.close()
     return any(each.state == running for each in found)
-
-
-def finish(scenario: Scenario, number: int, folder: Path, spark: SparkSession) -> None:
-    """Do a task again that was killed, and all after it."""
-    for index, task in enumerate(scenario.tasks[number:]):
-        if index:
-            task.world(folder)
-        task.do(open_run(task, folder, lambda: spark))
-
-
-def do_all_else(scenario: Scenario, number: int, folder: Path, spark: SparkSession) -> None:
-    """What other tasks of a scheduler do while nobody has taken up yet what was killed."""
-    run = open_run(scenario.tasks[number], folder, lambda: spark)
-    run.store.create()
-    tasks.fold(run)
-    for stream in run.topology.publications:
-        tasks.publish(run, stream)
-    tasks.replay_due(run)
-    tasks.compact(run)
 
 
 def recorded_points() -> list[Point]:

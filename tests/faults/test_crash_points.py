@@ -4,18 +4,14 @@ The points are those of `crash_points.txt`, which undisturbed runs have written:
 changes a table. A run that makes others fails here, and so does code with a call that no run makes.
 """
 
-import functools
+import contextlib
 import multiprocessing
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import pytest
-from pyspark.sql import SparkSession
 
-from acker.tables import Store
 from tests.faults.calls import calls
 from tests.faults.crash_scenarios import SCENARIOS
 from tests.faults.crashes import (
@@ -23,20 +19,16 @@ from tests.faults.crashes import (
     Kit,
     Moment,
     OwnServer,
-    Point,
-    Recording,
     await_orphans,
-    do_all_else,
-    finish,
-    go_until,
     is_busy,
     let_go,
+    open_run,
     reach,
     recorded_points,
     wait_for,
     write_down,
 )
-from tests.faults.judge import faults, published, settled_rows, states
+from tests.faults.plays import Kill, Play, Standing, end, judge, play_through, plays_of
 from tests.faults.side_by_side import SideBySide
 from tests.faults.worker import session
 
@@ -64,19 +56,6 @@ EXEMPT = {
     "pipeline/tasks.py:open_run:create": "calls Store.create, as the scenario does",
     "pipeline/tasks.py:vacuum:vacuum": "calls maintain.vacuum with the setting, the scenario with 0 hours",
 }
-
-
-@dataclass(frozen=True)
-class Kill:
-    """A case."""
-
-    point: Point
-    moment: Moment
-    victim: Literal["client", "server"] = "client"
-    others_first: bool = False  # whether other tasks come before the one that was killed is done again
-
-    def __str__(self) -> str:
-        return f"{self.point}-{self.moment}-{self.victim}{'-others_first' if self.others_first else ''}"
 
 
 def kills(victim: Literal["client", "server"]) -> list[Any]:
@@ -114,33 +93,91 @@ def case(kill: Kill, is_rare: bool) -> Any:
 
 
 @pytest.fixture(scope="module")
-def rerun(remote: str) -> Iterator[SparkSession]:
-    """The session that takes up what was killed."""
-    found = session(remote)
-    yield found
-    found.stop()
-
-
-@pytest.fixture(scope="module")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
-    yield Kit(tmp_path_factory.mktemp("crashes"))
+def kit(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
+    yield Kit(tmp_path_factory.mktemp("crashes"), remote)
     for child in multiprocessing.active_children():  # of cases that failed
         child.kill()
 
 
-def end(scenario: str, folder: Path) -> tuple[dict[str, Any], dict[str, int], list[str]]:
-    """What a scenario has come to: what it published, its messages by state, and what is wrong with it."""
-    topology = SCENARIOS[scenario].tasks[-1].topology(folder)
-    store = Store(str(folder / "store"), topology.name)
-    return published(topology), states(store), faults(topology, store)
+@pytest.fixture(scope="module")
+def plays(asked) -> dict[Kill, Play]:
+    """The play of each kill that is asked for."""
+    asked_for = [each["kill"] for each in asked if "kill" in each]
+    by_victim = [[kill for kill in asked_for if kill.victim == victim] for victim in ("client", "server")]
+    return {kill: play for kills in by_victim for play in plays_of(kills) for kill in play}
 
 
-undisturbed_end = functools.cache(end)
+@contextlib.contextmanager
+def naming(play: Play) -> Iterator[None]:
+    """Whatever goes wrong names the kills that go together."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"The play of {', '.join(map(str, play))}: {error}") from error
+
+
+class OneServer:
+    """Plays on a server of their own that is killed. It takes seconds to start, so several share it."""
+
+    def __init__(self, kit: Kit, own: OwnServer, plays: Iterable[Play]) -> None:
+        self.kit = kit
+        self.own = own
+        self.left = sorted(plays, key=len)  # so that those which share it have about as many kills
+        self.ends: dict[Play, Exception | None] = {}
+
+    def end(self, play: Play) -> None:
+        """Raise what a play has raised."""
+        while play not in self.ends:
+            self._play([self.left.pop() for _ in range(min(TOGETHER, len(self.left)))])
+        if error := self.ends[play]:
+            raise error
+
+    def _play(self, together: list[Play]) -> None:
+        under_way = {play: play_through(self.kit, play, lambda: self.own.url) for play in together}
+        while under_way:
+            standing = []
+            for play, going_on in list(under_way.items()):
+                try:
+                    standing.append(next(going_on))
+                except Exception as error:
+                    self.ends[play] = None if isinstance(error, StopIteration) else error
+                    del under_way[play]
+            self._kill(standing)
+
+    def _kill(self, standing: list[Standing]) -> None:
+        # Of those that are killed within, one is at the moment, the others anywhere in theirs.
+        within = [each for each in standing if each.kill.moment == "within"]
+        for each in standing:
+            if each not in within:
+                each.go_on()
+        for each in within[1:]:
+            each.child.go()
+        for each in within[:1]:
+            each.go_on()
+        self.own.kill()
+        self.own.start()
+        for each in standing:
+            let_go(each.child)
+
+
+@pytest.fixture(scope="module")
+def one_server(plays, kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneServer]:
+    own = OwnServer(tmp_path_factory.mktemp("own"))
+    try:
+        yield OneServer(kit, own, {play for play in plays.values() if play[0].victim == "server"})
+    finally:
+        own.stop()
+
+
+@pytest.mark.parametrize("kill", kills("server"))
+def test_a_server_that_is_killed_leaves_nothing_undone(kill: Kill, plays, one_server: OneServer):
+    with naming(plays[kill]):
+        one_server.end(plays[kill])
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_run_has_the_points_that_are_recorded(name, kit, remote, rerun, request):
-    found = kit.recording(name, remote, rerun)
+def test_a_run_has_the_points_that_are_recorded(name, kit: Kit, request):
+    found = kit.recording(name)
     if request.config.getoption("--record-points"):
         write_down(found)
     assert found.strays == []
@@ -150,8 +187,8 @@ def test_a_run_has_the_points_that_are_recorded(name, kit, remote, rerun, reques
     assert (rows, others, wrong) == (found.scenario.published, found.scenario.states, [])
 
 
-def test_every_call_that_may_change_a_table_is_a_point_of_some_run(kit, remote, rerun):
-    lines = {line for name in SCENARIOS for line in kit.recording(name, remote, rerun).lines}
+def test_every_call_that_may_change_a_table_is_a_point_of_some_run(kit: Kit):
+    lines = {line for name in SCENARIOS for line in kit.recording(name).lines}
     found = [
         call
         for call in calls()
@@ -162,136 +199,44 @@ def test_every_call_that_may_change_a_table_is_a_point_of_some_run(kit, remote, 
     assert [exempt for exempt in EXEMPT if not any(str(call).startswith(exempt) for call in found)] == []
 
 
-def judge(found: Recording, number: int, folder: Path) -> None:
-    """Whether a killed run has come to what the undisturbed one did, and settled nothing anew."""
-    scenario = found.name
-    assert end(scenario, folder) == undisturbed_end(scenario, found.end)
-    before, after = (
-        settled_rows(store_of(scenario, number, each)) for each in (found.starts[number], folder)
-    )
-    assert before <= after
-
-
-def store_of(scenario: str, number: int, folder: Path) -> Store:
-    return Store(str(folder / "store"), SCENARIOS[scenario].tasks[number].topology(folder).name)
-
-
 @pytest.fixture(scope="module")
-def killed(asked, kit: Kit, remote: str, rerun: SparkSession) -> Iterator[SideBySide[Kill, None]]:
-    """All kills of clients that are asked for, under way."""
+def under_way(plays, kit: Kit) -> Iterator[SideBySide[Play, None]]:
+    """All plays in which clients are killed."""
 
-    def kill_and_do_again(kill: Kill) -> None:
-        point = kill.point
-        found = kit.recording(point.scenario, remote, rerun)
-        number = found.number(point.task)
-        folder = kit.copy(found.starts[number])
-        child = Child(point.scenario, number, folder, remote)
-        go_until(child, folder, reach(child, point), kill.moment)
-        child.kill()
-        again = session(remote)
-        if kill.others_first:
-            do_all_else(found.scenario, number, folder, again)
-        finish(found.scenario, number, folder, again)
-        again.stop()
-        await_orphans(remote, child.session)
-        judge(found, number, folder)
+    def kill_clients(play: Play) -> None:
+        for standing in play_through(kit, play, lambda: kit.remote):
+            standing.go_on()
+            standing.child.kill()
 
-    wanted = [each["kill"] for each in asked if "kill" in each and each["kill"].victim == "client"]
-    ends = SideBySide(AT_ONCE, kill_and_do_again, wanted)
+    wanted = {play: None for play in plays.values() if play[0].victim == "client"}
+    ends = SideBySide(AT_ONCE, kill_clients, wanted)
     yield ends
     ends.stop()
 
 
-@pytest.mark.parametrize("kill", kills("client"))
-def test_a_process_that_is_killed_leaves_nothing_undone(kill: Kill, killed: SideBySide[Kill, None]):
-    killed.end(kill)
+@pytest.mark.parametrize("kill", [*kills("client"), *kills_with_others_first()])
+def test_a_process_that_is_killed_leaves_nothing_undone(kill: Kill, plays, under_way: SideBySide[Play, None]):
+    with naming(plays[kill]):
+        under_way.end(plays[kill])
 
 
-@pytest.mark.parametrize("kill", kills_with_others_first())
-def test_what_others_do_before_a_killed_task_is_done_again_does_no_harm(
-    kill: Kill, killed: SideBySide[Kill, None]
-):
-    killed.end(kill)
-
-
-def test_a_write_that_outlives_its_client_and_the_rerun_changes_nothing(
-    kit: Kit, remote: str, rerun: SparkSession
-):
+def test_a_write_that_outlives_its_client_and_the_rerun_changes_nothing(kit: Kit):
     (point,) = [each for each in recorded_points() if each.scenario == "overtaken" and each.is_sparks]
-    found = kit.recording(point.scenario, remote, rerun)
+    found = kit.recording(point.scenario)
     number = found.number(point.task)
     folder = kit.copy(found.starts[number])
     (folder / "hold").touch()
-    child = Child(point.scenario, number, folder, remote)
+    child = Child(found.name, number, folder, kit.remote)
     reach(child, point)
     child.go()
     child.hear()  # that the request is sent
     wait_for((folder / "held").exists)
     child.kill()
-    finish(found.scenario, number, folder, rerun)
-    assert child.session is not None and is_busy(remote, child.session)
+    spark = session(kit.remote)
+    for task in found.scenario.tasks[number:]:
+        task.do(open_run(task, folder, lambda: spark))
+    spark.stop()
+    assert child.session is not None and is_busy(kit.remote, child.session)
     (folder / "release").touch()
-    await_orphans(remote, child.session)
-    judge(found, number, folder)
-
-
-class ServerKills:
-    """Kills of a Spark server, which takes seconds to start; so several points share one."""
-
-    def __init__(self, kit: Kit, own: OwnServer, wanted: list[Kill]) -> None:
-        self.kit = kit
-        self.own = own
-        self.wanted = wanted
-        self.left: dict[Kill, Path] = {}
-
-    def folder(self, kill: Kill) -> Path:
-        """What is left of a case after the server was killed at its point."""
-        if kill not in self.left:
-            rest = self.wanted[self.wanted.index(kill) :]
-            self._kill([each for each in rest if each.moment == kill.moment][:TOGETHER], kill.moment)
-        return self.left[kill]
-
-    def _kill(self, kills: list[Kill], moment: Moment) -> None:
-        reached = []
-        for kill in kills:
-            scenario = kill.point.scenario
-            found = self.kit.recordings[scenario]
-            number = found.number(kill.point.task)
-            folder = self.kit.copy(found.starts[number])
-            child = Child(scenario, number, folder, self.own.url)
-            reached.append((child, folder, reach(child, kill.point)))
-            self.left[kill] = folder
-        # Of those that share a kill within, the first is at the moment, the others anywhere in theirs.
-        for child, _, _ in reached[1:] if moment == "within" else []:
-            child.go()
-        for child, folder, effect in reached[:1] if moment == "within" else reached:
-            go_until(child, folder, effect, moment)
-        self.own.kill()
-        self.own.start()
-        for child, _, _ in reached:
-            let_go(child)
-
-
-@pytest.fixture(scope="module")
-def server_kills(asked, kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerKills]:
-    own = OwnServer(tmp_path_factory.mktemp("own"))
-    wanted = [each["kill"] for each in asked if "kill" in each and each["kill"].victim == "server"]
-    try:
-        yield ServerKills(kit, own, wanted)
-    finally:
-        own.stop()
-
-
-@pytest.mark.parametrize("kill", kills("server"))
-def test_a_server_that_is_killed_leaves_nothing_undone(
-    kill: Kill, kit: Kit, remote: str, rerun: SparkSession, server_kills: ServerKills
-):
-    for other in server_kills.wanted:
-        kit.recording(other.point.scenario, remote, rerun)
-    folder = server_kills.folder(kill)
-    found = kit.recordings[kill.point.scenario]
-    number = found.number(kill.point.task)
-    again = session(server_kills.own.url)
-    finish(found.scenario, number, folder, again)
-    again.stop()
-    judge(found, number, folder)
+    await_orphans(kit.remote, child.session)
+    judge(found, folder, settled=set())

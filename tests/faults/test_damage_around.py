@@ -211,7 +211,6 @@ def at_every_step(place: Damaged) -> None:
 
 def before_a_retry(place: Damaged) -> None:
     put_back(place, "yesterday", "", "squares")  # message 2 is due a day before
-    (place.folder / "outage").unlink()
     place.clock.advance(-2 * 24 * HOUR_SECONDS)
     assert place.step("run") == ""
     assert (2, 4) not in place.rows()

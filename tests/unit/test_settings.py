@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from acker.errors import SettingsError
-from pipeline.settings import PROJECT_ROOT, Settings
+from pipeline.settings import PROJECT_ROOT, Settings, positive_number
 
 
 def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
@@ -104,3 +104,14 @@ def test_a_bad_value_is_named_together_with_what_to_write_instead(name, value, a
     assert name in str(raised.value)
     assert repr(value) in str(raised.value)
     assert advice in str(raised.value)
+
+
+def test_the_size_of_a_command_is_a_positive_number(monkeypatch):
+    monkeypatch.setenv("LINES", " 020 ")
+    assert positive_number("LINES", 7) == 20
+    monkeypatch.setenv("LINES", "")
+    assert positive_number("LINES", 7) == 7
+    for text in ("0", "-1", "1.5", "many", "1" * 10):
+        monkeypatch.setenv("LINES", text)
+        with pytest.raises(SettingsError, match=f"LINES is '{text}'; set it to a whole number, 1 or more"):
+            positive_number("LINES", 7)

@@ -1,0 +1,137 @@
+"""Plays: runs of a scenario in which several tasks are killed, and what they must come to."""
+
+import functools
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import SparkSession
+
+from acker.tables import Store
+from pipeline import tasks
+from tests.faults.crash_scenarios import SCENARIOS, Task
+from tests.faults.crashes import (
+    Child,
+    Kit,
+    Moment,
+    Point,
+    Recording,
+    await_orphans,
+    go_until,
+    open_run,
+    reach,
+)
+from tests.faults.effects import Effect
+from tests.faults.judge import faults, published, settled_rows, states
+from tests.faults.worker import session
+
+
+@dataclass(frozen=True)
+class Kill:
+    """What is killed, and when at which point."""
+
+    point: Point
+    moment: Moment
+    victim: Literal["client", "server"] = "client"
+    others_first: bool = False  # whether other tasks come before the one that was killed is done again
+
+    def __str__(self) -> str:
+        return f"{self.point}-{self.moment}-{self.victim}{'-others_first' if self.others_first else ''}"
+
+
+Play = tuple[Kill, ...]  # of one scenario, each in another task, in the order of the tasks
+
+
+def plays_of(kills: Iterable[Kill]) -> list[Play]:
+    """As few plays as hold all kills. One with others first changes what follows it and has its own."""
+    found: list[Play] = []
+    by_task = defaultdict[str, defaultdict[str, list[Kill]]](lambda: defaultdict(list))
+    for kill in kills:
+        if kill.others_first:
+            found.append((kill,))
+        else:
+            by_task[kill.point.scenario][kill.point.task].append(kill)
+    for of_tasks in by_task.values():
+        found += [tuple(filter(None, each)) for each in itertools.zip_longest(*of_tasks.values())]
+    return found
+
+
+@dataclass
+class Standing:
+    """A task that waits at the point at which it is to be killed."""
+
+    kill: Kill
+    child: Child
+    folder: Path
+    effect: Effect
+
+    def go_on(self) -> None:
+        """Until the moment of the kill."""
+        go_until(self.child, self.folder, self.effect, self.kill.moment)
+
+
+def play_through(kit: Kit, play: Play, remote: Callable[[], str]) -> Iterator[Standing]:
+    """Run a scenario from the first task that is killed to its end, and judge that.
+
+    At each kill the task is yielded, and whoever goes on has killed it, or the server at `remote`. Then it
+    is done again.
+
+    Raises:
+        AssertionError: the end is not that of the undisturbed run, or what is killed was not reached.
+    """
+    found = kit.recording(play[0].point.scenario)
+    kills = {kill.point.task: kill for kill in play}
+    first = found.number(play[0].point.task)
+    folder = kit.copy(found.starts[first])
+    settled: set[str] = set()
+    spark = session(remote())
+    for number, task in enumerate(found.scenario.tasks[first:], first):
+        if number > first:
+            task.world(folder)
+        if kill := kills.get(task.name):
+            settled |= settled_rows(_store(task, folder))
+            child = Child(found.name, number, folder, remote())
+            yield Standing(kill, child, folder, reach(child, kill.point))
+            if kill.victim == "server":
+                spark = session(remote())
+            if kill.others_first:
+                _do_all_else(task, folder, spark)
+        task.do(open_run(task, folder, lambda spark=spark: spark))
+        if kill and kill.victim == "client":
+            await_orphans(remote(), child.session)
+    spark.stop()
+    judge(found, folder, settled)
+
+
+def _do_all_else(task: Task, folder: Path, spark: SparkSession) -> None:
+    """What other tasks of a scheduler do while nobody has taken up yet what was killed."""
+    run = open_run(task, folder, lambda: spark)
+    run.store.create()
+    tasks.fold(run)
+    for stream in run.topology.publications:
+        tasks.publish(run, stream)
+    tasks.replay_due(run)
+    tasks.compact(run)
+
+
+def _store(task: Task, folder: Path) -> Store:
+    return Store(str(folder / "store"), task.topology(folder).name)
+
+
+def end(scenario: str, folder: Path) -> tuple[dict[str, Any], dict[str, int], list[str]]:
+    """What a scenario has come to: what it published, its messages by state, and what is wrong with it."""
+    last = SCENARIOS[scenario].tasks[-1]
+    topology, store = last.topology(folder), _store(last, folder)
+    return published(topology), states(store), faults(topology, store)
+
+
+_undisturbed_end = functools.cache(end)
+
+
+def judge(found: Recording, folder: Path, settled: set[str]) -> None:
+    """Whether a run has come to what the undisturbed one did, and still has the rows that were settled."""
+    assert end(found.name, folder) == _undisturbed_end(found.name, found.end)
+    assert settled <= settled_rows(_store(found.scenario.tasks[-1], folder))
