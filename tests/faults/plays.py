@@ -94,6 +94,8 @@ def play_through(kit: Kit, play: Play, remote: Callable[[], str]) -> Iterator[St
         if kill := kills.get(task.name):
             settled |= settled_rows(_store(task, folder))
             child = Child(found.name, number, folder, remote())
+            if kill.victim == "server":
+                spark.stop()  # or else PySpark would go on to ask the thread's active session
             yield Standing(kill, child, folder, reach(child, kill.point))
             if kill.victim == "server":
                 spark = session(remote())

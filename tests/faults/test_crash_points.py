@@ -8,6 +8,7 @@ import contextlib
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import pytest
@@ -34,8 +35,8 @@ from tests.faults.worker import session
 
 KIND = "crash points"
 OFTEN = {"client": 2, "server": 1}  # cases of one kind that are not thorough
-TOGETHER = 6
-AT_ONCE = 2  # kills of clients
+TOGETHER = 12  # plays on a server that is killed
+AT_ONCE = 2
 HOW = "to record the points: make test-faults ARGS='-k points_that_are_recorded --record-points'"
 
 # Calls that only look like effects, and effects that are no part of a run.
@@ -123,7 +124,7 @@ class OneServer:
         self.kit = kit
         self.own = own
         self.left = sorted(plays, key=len)  # so that those which share it have about as many kills
-        self.ends: dict[Play, Exception | None] = {}
+        self.ends: dict[Play, BaseException | None] = {}
 
     def end(self, play: Play) -> None:
         """Raise what a play has raised."""
@@ -134,15 +135,14 @@ class OneServer:
 
     def _play(self, together: list[Play]) -> None:
         under_way = {play: play_through(self.kit, play, lambda: self.own.url) for play in together}
-        while under_way:
-            standing = []
-            for play, going_on in list(under_way.items()):
-                try:
-                    standing.append(next(going_on))
-                except Exception as error:
-                    self.ends[play] = None if isinstance(error, StopIteration) else error
-                    del under_way[play]
-            self._kill(standing)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            while under_way:
+                steps = {play: pool.submit(next, each, None) for play, each in under_way.items()}
+                for play, step in steps.items():
+                    if step.exception() or step.result() is None:  # that is where it ends
+                        self.ends[play] = step.exception()
+                        del under_way[play]
+                self._kill([standing for play in under_way if (standing := steps[play].result())])
 
     def _kill(self, standing: list[Standing]) -> None:
         # Of those that are killed within, one is at the moment, the others anywhere in theirs.
@@ -155,7 +155,7 @@ class OneServer:
         for each in within[:1]:
             each.go_on()
         self.own.kill()
-        self.own.start()
+        self.own.start()  # in the main thread, which is why that comes back to here for it
         for each in standing:
             let_go(each.child)
 

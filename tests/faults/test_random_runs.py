@@ -1,6 +1,6 @@
 """Random runs: from one seed a topology, its faults, crashes and changes, played to the end and judged.
 
-One seed alone: `make test-faults ARGS="tests/faults/test_random_runs.py -k seed_17"`.
+One seed alone: `make test-faults ARGS="-k 'seed_17]'"`.
 """
 
 import os
