@@ -5,6 +5,7 @@ changes a table. A run that makes others fails here, and so does code with a cal
 """
 
 import contextlib
+import itertools
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -125,11 +126,14 @@ class OneServer:
         self.own = own
         self.left = sorted(plays, key=len)  # so that those which share it have about as many kills
         self.ends: dict[Play, BaseException | None] = {}
+        self.turns = itertools.count()
 
     def end(self, play: Play) -> None:
         """Raise what a play has raised."""
         while play not in self.ends:
-            self._play([self.left.pop() for _ in range(min(TOGETHER, len(self.left)))])
+            together = [self.left.pop() for _ in range(min(TOGETHER, len(self.left)))]
+            self.ends |= dict.fromkeys(together, AssertionError("a play that shares its server broke off"))
+            self._play(together)
         if error := self.ends[play]:
             raise error
 
@@ -142,18 +146,21 @@ class OneServer:
                     if step.exception() or step.result() is None:  # that is where it ends
                         self.ends[play] = step.exception()
                         del under_way[play]
-                self._kill([standing for play in under_way if (standing := steps[play].result())])
+                if under_way:
+                    self._kill([steps[play].result() for play in under_way])
 
     def _kill(self, standing: list[Standing]) -> None:
-        # Of those that are killed within, one is at the moment, the others anywhere in theirs.
+        # Of those that are killed within, one is at the moment, by turns, the others anywhere in theirs.
         within = [each for each in standing if each.kill.moment == "within"]
+        exact = within[next(self.turns) % len(within)] if within else None
         for each in standing:
             if each not in within:
                 each.go_on()
-        for each in within[1:]:
-            each.child.go()
-        for each in within[:1]:
-            each.go_on()
+        for each in within:
+            if each is not exact:
+                each.child.go()
+        if exact:
+            exact.go_on()
         self.own.kill()
         self.own.start()  # in the main thread, which is why that comes back to here for it
         for each in standing:
