@@ -18,6 +18,7 @@ KIND = "random runs"
 FIRST = int(os.environ.get("FAULTS_FIRST_SEED", "1"))
 USUAL_COUNT = 200  # in which everything happens
 COUNT = int(os.environ.get("FAULTS_SEEDS", USUAL_COUNT))
+OFTEN = 100  # seeds that are not thorough
 AT_ONCE = 4
 
 FEATURES = {  # -> in how many of these seeds at least
@@ -54,6 +55,12 @@ FEATURES = {  # -> in how many of these seeds at least
 }
 
 
+def cases() -> Iterator[object]:
+    for seed in range(FIRST, FIRST + COUNT):
+        marks = [] if seed < FIRST + OFTEN else [pytest.mark.thorough]
+        yield pytest.param(seed, marks=marks, id=f"seed_{seed}")
+
+
 @pytest.fixture(scope="module")
 def played(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[int, str]]:
     """All seeds that are asked for, under way, and what is wrong with the end of each."""
@@ -74,7 +81,7 @@ def played(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[in
     found.stop()
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT), ids="seed_{}".format)
+@pytest.mark.parametrize("seed", list(cases()))
 def test_a_random_run_ends_as_a_plain_computation_says(seed: int, played: SideBySide[int, str]):
     wrong = played.end(seed)
     assert not wrong, wrong
