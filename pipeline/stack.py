@@ -27,17 +27,12 @@ from pipeline.settings import PROJECT_ROOT, Settings
 
 USER = "admin"
 _PORT = 8080  # Airflow's own
-_PARTS = {
-    "api-server": ["api-server"],
-    "scheduler": ["scheduler", "--skip-serve-logs"],  # its log server would listen everywhere
-    "dag-processor": ["dag-processor"],
-}
 _START_SECONDS = 180
 _STOP_SECONDS = 20
 _POLL_SECONDS = 0.5
 _TOKEN_SECONDS = 3600
-_LOCK_SECONDS = 60
-_ANSWER_SECONDS = 90
+_LOCK_SECONDS = 30
+_ANSWER_SECONDS = 60
 
 
 class StackError(ServerError):
@@ -61,6 +56,7 @@ class Stack:
     spark_port: int
     password: str
     environ: dict[str, str]
+    commands: dict[str, list[str]]  # of `airflow`, by the part that each starts
     parts: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     _token: tuple[float, str] = (0.0, "")
 
@@ -75,11 +71,11 @@ class Stack:
         if server.find(self.settings) is None:
             server.start(self.settings, owned=True, port=self.spark_port)
             ended.append("Spark")
-        for name in _PARTS:
+        for name, command in self.commands.items():
             if name not in self.parts or self.parts[name].poll() is not None:
                 if name in self.parts:
                     ended.append(name)
-                self.parts[name] = _start_part(self.settings, name, self.environ)
+                self.parts[name] = _start_part(_log(self.settings, name), command, self.environ)
         return ended
 
     def api(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -124,9 +120,10 @@ def running_stack(settings: Settings) -> Iterator[Stack]:
         spark = server.start(settings, owned=True)
         taken = server.is_listening("127.0.0.1", _PORT)
         port = server.free_port() if taken else _PORT
+        tasks_port = server.free_port()
         secret = _secrets(folder)
-        environ = _environment(settings, folder, port, spark.url, secret)
-        stack = Stack(settings, port, spark.port, secret["password"], environ)
+        environ = _environment(settings, folder, port, tasks_port, spark.url, secret)
+        stack = Stack(settings, port, spark.port, secret["password"], environ, _commands(tasks_port))
         try:
             _migrate(settings, environ)
             stack.supervise()
@@ -178,8 +175,20 @@ def _secrets(folder: Path) -> dict[str, str]:
     return found
 
 
+def _commands(tasks_port: int) -> dict[str, list[str]]:
+    return {
+        "api-server": ["api-server", "--apps", "core"],
+        # Not in the process above: that one notes what a user does in the thread in which all its requests
+        # begin and end. While it waits there for SQLite, which has one writer at a time, no task's request
+        # could end and give its lock back.
+        "execution-api": ["api-server", "--apps", "execution", "--port", str(tasks_port)],
+        "scheduler": ["scheduler", "--skip-serve-logs"],  # its log server would listen everywhere
+        "dag-processor": ["dag-processor"],
+    }
+
+
 def _environment(
-    settings: Settings, folder: Path, port: int, spark: str, secret: dict[str, str]
+    settings: Settings, folder: Path, port: int, tasks_port: int, spark: str, secret: dict[str, str]
 ) -> dict[str, str]:
     url = f"http://127.0.0.1:{port}"
     airflow = {
@@ -188,10 +197,10 @@ def _environment(
         "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "4",
-        "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{tasks_port}/execution/",
         "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(folder / "passwords.json"),
-        # SQLite has one writer at a time; by default the others give up after 5 s, and the API answers 500.
+        # By default a writer that waits for another gives up after 5 s, and the API answers 500.
         "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}?timeout={_LOCK_SECONDS}",
         "API__HOST": "127.0.0.1",
         "API__PORT": str(port),
@@ -231,10 +240,10 @@ def _migrate(settings: Settings, environ: dict[str, str]) -> None:
         raise StackError(f"Airflow's database could not be set up; see {_log(settings, 'migrate')}.")
 
 
-def _start_part(settings: Settings, name: str, environ: dict[str, str]) -> "subprocess.Popen[bytes]":
-    with _log(settings, name).open("ab") as output:
+def _start_part(log: Path, command: list[str], environ: dict[str, str]) -> "subprocess.Popen[bytes]":
+    with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-IS", guard.__file__, str(os.getpid()), *_airflow(*_PARTS[name])],
+            [sys.executable, "-IS", guard.__file__, str(os.getpid()), *_airflow(*command)],
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -251,6 +260,7 @@ def _await(stack: Stack) -> None:
             if part.poll() is not None:
                 raise StackError(f"Airflow's {name} did not start; see {_log(stack.settings, name)}.")
         with contextlib.suppress(OSError, ServerError):
+            _call("GET", f"{stack.environ['AIRFLOW__CORE__EXECUTION_API_SERVER_URL']}health", None, {})
             health = _call("GET", f"{stack.url}/api/v2/monitor/health", None, {})
             if all(health[part]["status"] == "healthy" for part in ("scheduler", "dag_processor")):
                 return
