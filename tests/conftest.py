@@ -10,6 +10,9 @@ from pipeline import server
 from pipeline.session import owned_session
 from pipeline.settings import Settings
 
+# For a Spark server of minutes: Java's second compiler would take more time than what it compiles saves.
+SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-faults", action="store_true", help="also the cases marked thorough")

@@ -21,6 +21,7 @@ from pipeline.reports import audit_report
 from pipeline.session import connect
 from pipeline.settings import Settings
 from pipeline.stack import ApiError, Stack, running_stack
+from tests.conftest import SHORT_LIVED
 
 TOPOLOGY = '''
 """Square numbers; those below 0 fail until the file `mended` is there."""
@@ -128,7 +129,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "squares.py").write_text(TOPOLOGY)
     write_deltalake(str(folder / "numbers"), pa.table({"id": [1, 2, 3, -4]}))
-    ours = {
+    ours = SHORT_LIVED | {
         "PIPELINE_HOME": str(folder / "home"),
         "PIPELINE_DRIVER_MEMORY": "2g",
         "PIPELINE_TOPOLOGIES": "squares:topology",

@@ -20,6 +20,7 @@ from deltalake import write_deltalake
 from acker.tables import open_table, query
 from pipeline import guard, server
 from pipeline.settings import PROJECT_ROOT
+from tests.conftest import SHORT_LIVED
 
 TOPOLOGY = '''
 """Numbers as they are."""
@@ -64,7 +65,7 @@ class Compose:
         ours["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = self.database
         ours["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         ours["PYTHONPATH"] = f"{PROJECT_ROOT}{os.pathsep}{self.folder}"
-        return os.environ | ours
+        return os.environ | SHORT_LIVED | ours
 
     def command(self, name: str) -> list[str]:
         return [self.here(word) for word in self.services[name]["command"]]

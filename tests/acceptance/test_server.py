@@ -14,6 +14,7 @@ from acker.errors import ServerError
 from pipeline import server
 from pipeline.session import connect
 from pipeline.settings import PROJECT_ROOT, Settings
+from tests.conftest import SHORT_LIVED
 
 START = "from pipeline import server; from pipeline.settings import Settings; "
 PRINT_STARTED = START + "print(server.start(Settings.from_env()).pid)"
@@ -59,7 +60,7 @@ def is_gone(pid: int, within_seconds: float) -> bool:
 def own_home(tmp_path):
     """The environment of child processes that share a home without a server."""
     names = {"PIPELINE_HOME": str(tmp_path / "home"), "PIPELINE_DRIVER_MEMORY": "1g", "SPARK_REMOTE": ""}
-    yield os.environ | names
+    yield os.environ | SHORT_LIVED | names
     server.stop(Settings.from_env(names))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pytest
 
+from tests.conftest import SHORT_LIVED
 from tests.faults.calls import calls
 from tests.faults.crash_scenarios import SCENARIOS
 from tests.faults.crashes import (
@@ -169,11 +170,14 @@ class OneServer:
 
 @pytest.fixture(scope="module")
 def one_server(plays, kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneServer]:
-    own = OwnServer(tmp_path_factory.mktemp("own"))
-    try:
-        yield OneServer(kit, own, {play for play in plays.values() if play[0].victim == "server"})
-    finally:
-        own.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SHORT_LIVED.items():
+            patch.setenv(name, value)
+        own = OwnServer(tmp_path_factory.mktemp("own"))
+        try:
+            yield OneServer(kit, own, {play for play in plays.values() if play[0].victim == "server"})
+        finally:
+            own.stop()
 
 
 @pytest.mark.parametrize("kill", kills("server"))
