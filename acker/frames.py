@@ -98,7 +98,10 @@ def _columns(table: DeltaTable) -> set[str]:
 
 
 def rows_by_batch(store: Store, component: str) -> dict[int, int]:
-    """Rows of each batch in a stream, from Delta's own statistics; files that were compacted are read."""
+    """Rows of each batch in a stream, from Delta's own statistics.
+
+    Where a file was compacted or has no statistics, the rows are counted.
+    """
     table = store.open(stream(component))
     if table is None:  # all its batches failed their inputs without a write
         return {}
@@ -106,7 +109,7 @@ def rows_by_batch(store: Store, component: str) -> dict[int, int]:
     actions = arrow_table(table.get_add_actions(flatten=True))
     names = ("min._batch", "max._batch", "num_records")
     files = list(zip(*(actions[name].to_pylist() for name in names), strict=True))
-    if any(low != high for low, high, _ in files):
+    if any(low != high or count is None for low, high, count in files):
         rows = query("SELECT _batch, count(*) AS n FROM stream GROUP BY _batch", stream=table)
         return {row["_batch"]: row["n"] for row in rows}
     sizes: dict[int, int] = {}

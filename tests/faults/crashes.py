@@ -25,7 +25,7 @@ from pipeline.run import Run
 from pipeline.settings import PROJECT_ROOT, Settings
 from tests.faults.crash_scenarios import SCENARIOS, Scenario, Task
 from tests.faults.effects import Effect, watch
-from tests.faults.worker import processes, session
+from tests.faults.worker import begin, end_of, processes, session
 
 Moment = Literal["before", "sent", "within", "after"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -73,8 +73,7 @@ class Child:
 
     def __init__(self, scenario: str, number: int, folder: Path, remote: str) -> None:
         self.pipe, theirs = processes.Pipe()
-        self.process = processes.Process(target=_do, args=(theirs, scenario, number, folder, remote))
-        self.process.start()
+        self.process = begin(_do, theirs, scenario, number, folder, remote)
         theirs.close()
         self.session: str | None = None
 
@@ -91,8 +90,8 @@ class Child:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.join()
-        assert self.process.exitcode == -signal.SIGKILL
+        code = end_of(self.process)
+        assert code == -signal.SIGKILL, code
         self.pipe.close()
 
 
@@ -173,7 +172,7 @@ class Kit:
                     found.lines.update(what.lines)
                 known = commits(now)
                 child.go()
-            child.process.join()
+            end_of(child.process)
         spark.stop()
         return found
 
@@ -298,4 +297,4 @@ def let_go(child: Child) -> None:
     while moment not in ("ended", "raised"):
         child.go()  # where it does not wait now, it does not wait at its next moment
         moment, _ = child.hear()
-    child.process.join()
+    end_of(child.process)

@@ -32,7 +32,8 @@ from pipeline.run import Run, Step
 from pipeline.spouts import DeltaSpout
 from pipeline.topology import Topology
 from pipeline.trace import trace_report
-from tests.spark.conftest import CONFS, Clock
+from tests.few_rows import for_few_rows
+from tests.spark.conftest import Clock
 
 WINDOW_SECONDS = 150
 DAY_SECONDS = 86_400
@@ -194,9 +195,7 @@ PUBLISHED = [(n, n * n) for n in range(1, 10)]  # in the end
 @pytest.fixture(scope="module")
 def living(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Damaged:
     """A store in the middle of its life; beside it a copy, `kept`, and one of the day before, `yesterday`."""
-    for name, value in CONFS.items():
-        spark.conf.set(name, value)
-    place = Damaged(tmp_path_factory.mktemp("living") / "today", spark)
+    place = Damaged(tmp_path_factory.mktemp("living") / "today", for_few_rows(spark))
     place.folder.mkdir()
     first_day(place)
     shutil.copytree(place.folder, place.folder.parent / "yesterday")

@@ -7,7 +7,6 @@ changes a table. A run that makes others fails here, and so does code with a cal
 import contextlib
 import itertools
 import multiprocessing
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
@@ -36,7 +35,6 @@ from tests.faults.side_by_side import SideBySide
 from tests.faults.worker import session
 
 KIND = "crash points"
-OFTEN = {"client": 2, "server": 1}  # cases of one kind that are not thorough
 TOGETHER = 12  # plays on a server that is killed
 AT_ONCE = 2
 HOW = "to record the points: make test-faults ARGS='-k points_that_are_recorded --record-points'"
@@ -62,8 +60,8 @@ EXEMPT = {
 
 
 def kills(victim: Literal["client", "server"]) -> list[Any]:
-    """Each moment of each point. Of every kind of effect some are not thorough, their moments by turns."""
-    turns = Counter[str]()
+    """Each moment of each point. One of every kind of effect is not thorough, a client's moments by turns."""
+    kinds: set[str] = set()
     found = []
     last = {(point.scenario, point.task): point for point in recorded_points()}
     for point in recorded_points():
@@ -76,11 +74,10 @@ def kills(victim: Literal["client", "server"]) -> list[Any]:
         if victim == "server" or last[point.scenario, point.task] == point:
             moments.append("after")
         kind = point.label.partition(":")[0]
-        often = moments[turns[kind] % len(moments)] if victim == "client" else "within"
+        often = moments[len(kinds) % len(moments)] if victim == "client" else "within"
         for moment in moments:
-            is_rare = moment != often or turns[kind] >= OFTEN[victim]
-            found.append(case(Kill(point, moment, victim), is_rare))
-        turns[kind] += 1
+            found.append(case(Kill(point, moment, victim), is_rare=moment != often or kind in kinds))
+        kinds.add(kind)
     return found
 
 

@@ -18,7 +18,7 @@ KIND = "random runs"
 FIRST = int(os.environ.get("FAULTS_FIRST_SEED", "1"))
 USUAL_COUNT = 200  # in which everything happens
 COUNT = int(os.environ.get("FAULTS_SEEDS", USUAL_COUNT))
-OFTEN = 50  # seeds that are not thorough
+OFTEN = 15  # seeds that are not thorough
 AT_ONCE = 4
 
 FEATURES = {  # -> in how many of these seeds at least

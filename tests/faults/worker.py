@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
 from pyspark.sql import SparkSession
@@ -30,22 +31,30 @@ from pipeline.session import connect
 from pipeline.settings import Settings
 from pipeline.trim import trim_events, trim_streams
 from tests.faults.shapes import Shape, build
+from tests.few_rows import for_few_rows
 
 PATIENCE_SECONDS = 600
 LATER_SECONDS = 0.1  # into what follows a step
 DAY = timedelta(days=1)
-# Most of a job on a few rows is generating and compiling its code. The last one is for a vacuum of all.
-CONFS = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-}
 
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload([__name__])
+_looking = threading.Lock()  # of two threads that look for a process's end at once, one may take it for 255
+
+
+def begin(what: Callable[..., None], *args: Any) -> BaseProcess:
+    """A process that does this. To start one is to look for the ends of all others."""
+    process = processes.Process(target=what, args=args, daemon=True)
+    with _looking:
+        process.start()
+    return process
+
+
+def end_of(process: BaseProcess) -> int | None:
+    """The exit code of a process that is about to end."""
+    with _looking:
+        process.join()
+        return process.exitcode
 
 
 @dataclass(frozen=True)
@@ -98,10 +107,9 @@ class Clock:
 
 
 def session(remote: str) -> SparkSession:
-    """A session of its own, set up for jobs on a few rows."""
-    found = connect(replace(Settings.from_env({}), remote=remote))
-    for name, value in CONFS.items():
-        found.conf.set(name, value)
+    """A session of its own, set up for jobs on a few rows and for a vacuum of all."""
+    found = for_few_rows(connect(replace(Settings.from_env({}), remote=remote)))
+    found.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     return found
 
 
@@ -110,8 +118,7 @@ class Worker:
 
     def __init__(self, remote: str) -> None:
         self._pipe, theirs = processes.Pipe()
-        self._process = processes.Process(target=_serve, args=(theirs, remote), daemon=True)
-        self._process.start()
+        self._process = begin(_serve, theirs, remote)
         theirs.close()
 
     def send(self, shape: Shape, now: datetime, order: Order) -> None:
@@ -133,15 +140,15 @@ class Worker:
         try:
             reply = self._pipe.recv()
         except EOFError:
-            self._process.join()
-            assert self._process.exitcode == -signal.SIGKILL, self._process.exitcode
+            code = end_of(self._process)
+            assert code == -signal.SIGKILL, code
             return Reply("killed", self._now)
         assert reply.what != "raised", reply.told
         return reply
 
     def end(self) -> None:
         self._process.kill()
-        self._process.join()
+        end_of(self._process)
 
 
 def _serve(pipe: Connection, remote: str) -> None:

@@ -15,6 +15,7 @@ from acker.ledger import NOW, newest_fold
 from acker.tables import Store, open_table, query
 from pipeline.run import Run, Step
 from pipeline.topology import Topology
+from tests.few_rows import for_few_rows
 
 
 class Clock:
@@ -77,20 +78,10 @@ def states_of_a_run() -> Callable[[Run], list[tuple[int, int, str]]]:
     return states
 
 
-# Most of a job on a few rows is generating and compiling its code, and no row is so many that it pays.
-CONFS = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "2",
-}
-
-
 @pytest.fixture(scope="session")
 def spark(spark: SparkSession) -> SparkSession:
     """The session on the shared server, set up for jobs on a few rows."""
-    for name, value in CONFS.items():
-        spark.conf.set(name, value)
-    return spark
+    return for_few_rows(spark)
 
 
 @pytest.fixture(scope="session")

@@ -131,6 +131,17 @@ def test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read(pla
     assert planned == [{"numbers": {"after": 0, "upto": 1}}, {"numbers": {"after": 1, "upto": 2}}]
 
 
+def test_streams_without_statistics_are_counted_row_by_row(place, states):
+    topology = Topology("plain", batch_rows=2)
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id"))
+    topology.bolt(numbers, name="kept")(lambda tuples: tuples)
+    run = place.run(topology)
+    place.spark.conf.set("spark.databricks.delta.stats.collect", "false")
+    drain(run)
+    place.spark.conf.unset("spark.databricks.delta.stats.collect")
+    assert states(run) == [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")]
+
+
 def test_a_run_goes_on_where_its_first_fold_makes_room(place, states):
     topology = Topology("full", max_pending=2)
     numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id"))

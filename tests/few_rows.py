@@ -1,0 +1,18 @@
+"""Spark set up for jobs on a few rows, of which the most is planning, generating and compiling code."""
+
+from pyspark.sql import SparkSession
+
+CONFS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+def for_few_rows(session: SparkSession) -> SparkSession:
+    """The session, set up for them."""
+    for name, value in CONFS.items():
+        session.conf.set(name, value)
+    return session
