@@ -1,4 +1,4 @@
-"""Spark set up for jobs on a few rows, of which the most is planning, generating and compiling code."""
+"""Spark set up for jobs on a few rows of many tables: most of a job is planning and compiling code."""
 
 from pyspark.sql import SparkSession
 
@@ -8,6 +8,8 @@ CONFS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # The server keeps the state of 10,000 tables, 2 MB each, and hundreds of tests make tables of their own.
+    "spark.databricks.delta.delta.log.cacheSize": "100",
 }
 
 

@@ -238,7 +238,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def is_busy(remote: str, session_id: str) -> bool:
     """Whether the server still works for a client."""
-    client = SparkConnectClient(f"{remote}/;session_id={session_id}")
+    client = SparkConnectClient(f"{remote}/;session_id={session_id}", retry_policy={"max_retries": 5})
     running = GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING
     found = client._get_operation_statuses().operation_statuses
     client.close()
