@@ -223,10 +223,15 @@ def go_until(child: Child, folder: Path, effect: Effect, moment: Moment) -> None
 
 
 def await_orphans(remote: str, session_id: str | None) -> None:
-    """Wait until the server has done all that a killed client had asked it for."""
+    """Wait until the server has done all that a killed client had asked it for, and free what it keeps.
+
+    The server would keep a session for an hour more, with the state of all tables that it has read.
+    """
     if session_id is None:
         return
     wait_for(lambda: not is_busy(remote, session_id))
+    with client_of(remote, session_id) as client:
+        client.release_session()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -238,11 +243,16 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def is_busy(remote: str, session_id: str) -> bool:
     """Whether the server still works for a client."""
-    client = SparkConnectClient(f"{remote}/;session_id={session_id}", retry_policy={"max_retries": 5})
     running = GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING
-    found = client._get_operation_statuses().operation_statuses
-    client.close()
+    with client_of(remote, session_id) as client:
+        found = client._get_operation_statuses().operation_statuses
     return any(each.state == running for each in found)
+
+
+def client_of(remote: str, session_id: str) -> contextlib.closing[SparkConnectClient]:
+    """A further client of a session."""
+    url = f"{remote}/;session_id={session_id}"
+    return contextlib.closing(SparkConnectClient(url, retry_policy={"max_retries": 5}))
 
 
 def recorded_points() -> list[Point]:
