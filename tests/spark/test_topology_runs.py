@@ -137,8 +137,10 @@ def test_streams_without_statistics_are_counted_row_by_row(place, states):
     topology.bolt(numbers, name="kept")(lambda tuples: tuples)
     run = place.run(topology)
     place.spark.conf.set("spark.databricks.delta.stats.collect", "false")
-    drain(run)
-    place.spark.conf.unset("spark.databricks.delta.stats.collect")
+    try:
+        drain(run)
+    finally:
+        place.spark.conf.unset("spark.databricks.delta.stats.collect")
     assert states(run) == [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")]
 
 
