@@ -6,4 +6,4 @@ RUN apt-get update \
 WORKDIR /opt/acker
 COPY . .
 RUN make setup
-ENV PATH=/opt/acker/.venv/bin:$PATH PYTHONPATH=/opt/acker:/topologies
+ENV PATH=/opt/acker/.venv/bin:$PATH

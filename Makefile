@@ -2,12 +2,12 @@
 .PHONY: help setup check test test-faults mutants run bench soak requirements clean
 
 python := .venv/bin/python
-typed := acker pipeline bench dags
+typed := acker pipeline dags bench
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-setup: ## Make .venv and fetch the jars; instant when nothing has changed
+setup: ## Make .venv with everything in it; instant when nothing has changed
 	@scripts/setup.sh
 
 check: setup ## Lint, format and types
@@ -37,5 +37,5 @@ requirements: setup ## Compile requirements.txt from requirements.in; ARGS=--upg
 	.venv/bin/uv pip compile --quiet --no-header --no-annotate $(ARGS) requirements.in -o requirements.txt
 
 clean: ## Remove what setup and the tools made; data/ stays
-	rm -rf .venv jars .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,62 @@
-"""The reliability core: what happened to every source message, from XORed events. Knows no topology."""
+"""What an author of topologies imports. Each name is loaded when it is first used, with Spark if it needs it.
+
+from acker import FileSpout, Topology, fail_when
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from acker.components.bolts import collect_anchors, fail_when, merge_anchors
+    from acker.components.collector import Collector, Context, RichBolt, Tuple
+    from acker.core.errors import AckerError
+    from acker.core.retry import ExponentialBackoff
+    from acker.spouts import DeltaSpout, FileSpout, Spout
+    from acker.targets.aggregates import Count, Max, Min, Sum
+    from acker.topology.hooks import Notice
+    from acker.topology.topology import Topology
+
+_ROOMS = {
+    "acker.components.bolts": ("collect_anchors", "fail_when", "merge_anchors"),
+    "acker.components.collector": ("Collector", "Context", "RichBolt", "Tuple"),
+    "acker.core.errors": ("AckerError",),
+    "acker.core.retry": ("ExponentialBackoff",),
+    "acker.spouts": ("DeltaSpout", "FileSpout", "Spout"),
+    "acker.targets.aggregates": ("Count", "Max", "Min", "Sum"),
+    "acker.topology.hooks": ("Notice",),
+    "acker.topology.topology": ("Topology",),
+}
+_MODULES = {name: module for module, names in _ROOMS.items() for name in names}
+
+__all__ = [  # noqa: RUF022 # by subject
+    "Topology",
+    "DeltaSpout",
+    "FileSpout",
+    "Spout",
+    "collect_anchors",
+    "fail_when",
+    "merge_anchors",
+    "Collector",
+    "Context",
+    "RichBolt",
+    "Tuple",
+    "Count",
+    "Max",
+    "Min",
+    "Sum",
+    "ExponentialBackoff",
+    "Notice",
+    "AckerError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'acker' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

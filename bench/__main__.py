@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from acker.runtime.sessions import owned_session
+from acker.runtime.settings import Settings, positive_number
 from bench.command import exit_with
 from bench.fold import measure_fold, measure_history
 from bench.pairs import Measure
 from bench.tax import measure_tax
-from pipeline.session import owned_session
-from pipeline.settings import Settings, positive_number
 
 
 def main() -> int:

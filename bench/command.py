@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from acker.errors import AckerError
+from acker.core.errors import AckerError
 
 
 def exit_with(main: Callable[[], int]) -> NoReturn:

@@ -8,13 +8,13 @@ import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.frames import collect, columns_of, scan
-from acker.job import FoldRequest, run_fold
-from acker.ledger import APP, fold_counts, newest_fold
-from acker.schemas import EVENTS, LEDGER, SCHEMAS
-from acker.seals import sealed_events
-from acker.tables import Store, append_rows
-from acker.timeouts import Timeouts
+from acker.core.checksums import sealed_events
+from acker.core.delta import Store, append_rows
+from acker.core.fold_job import FoldRequest, run_fold
+from acker.core.ledger import APP, fold_counts, newest_fold
+from acker.core.parquet import collect, columns_of, scan
+from acker.core.schemas import EVENTS, LEDGER, SCHEMAS
+from acker.core.timeouts import Timeouts
 from bench.pairs import Measure, measure
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from acker.errors import ServerError
+from acker.core.errors import ServerError
 
 _METASPACE = "sun.gc.metaspace.used"
 # Spark's own, most of which grow to 100 or 128 threads each in their first hours and stay.
@@ -26,7 +26,9 @@ def server_sizes(pid: int) -> dict[str, float]:
     Threads are those outside of the pools that Spark fills up.
     """
     processes = _below(pid)
-    pythons = [memory for memory, command in processes.values() if "-m pipeline.python_daemon" in command]
+    pythons = [
+        memory for memory, command in processes.values() if "-m acker.runtime.python_daemon" in command
+    ]
     threads = [line[1:] for line in _jcmd(pid, "Thread.print").splitlines() if line.startswith('"')]
     sizes = {
         "server MB": processes[pid][0] / 1024,

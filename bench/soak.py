@@ -22,17 +22,19 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from acker.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, SCHEMAS, TRIMS, stream
-from acker.tables import Store, query
+from acker.airflow import tasks
+from acker.batches.progress import Step
+from acker.batches.run import Run
+from acker.core.delta import Store, query
+from acker.core.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, SCHEMAS, TRIMS, stream
+from acker.reports.audit import audit_report
+from acker.runtime import server
+from acker.runtime.registry import load_topology
+from acker.runtime.sessions import owned_session
+from acker.runtime.settings import Settings, positive_number
+from acker.topology.topology import Topology
 from bench.command import exit_with
 from bench.processes import client_megabytes, server_sizes
-from pipeline import server, tasks
-from pipeline.registry import load_topology
-from pipeline.reports import audit_report
-from pipeline.run import Run, Step
-from pipeline.session import owned_session
-from pipeline.settings import Settings, positive_number
-from pipeline.topology import Topology
 
 MINUTES = 30
 CYCLE = timedelta(hours=1)

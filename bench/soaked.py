@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from acker.retry import ExponentialBackoff
-from pipeline.aggregates import Count, Sum
-from pipeline.bolts import fail_when
-from pipeline.settings import Settings
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker.components.bolts import fail_when
+from acker.core.retry import ExponentialBackoff
+from acker.runtime.settings import Settings
+from acker.spouts import DeltaSpout
+from acker.targets.aggregates import Count, Sum
+from acker.topology.topology import Topology
 
 HOME = Settings.from_env().home
 ORDERS = HOME / "orders"

@@ -9,13 +9,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.tables import Store
+from acker.batches.run import Run
+from acker.core.delta import Store
+from acker.operations.cycle import run_bolt, run_spout
+from acker.operations.fold import fold
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 from bench.pairs import Measure, measure
-from pipeline.acking import fold
-from pipeline.cycle import run_bolt, run_spout
-from pipeline.run import Run
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
 
 SENTENCES = 1_000_000
 WORDS_PER_SENTENCE = 10

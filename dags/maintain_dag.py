@@ -1,45 +1,5 @@
-"""`<topology>.maintain`: no rows and no files that nobody reads any more, and fewer and larger files."""
+"""`<topology>.maintain` of every registered topology. Airflow finds the DAGs among this module's names."""
 
-from collections.abc import Callable
-from typing import Any
+from acker.airflow import dags
 
-from airflow.sdk import DAG, CronTriggerTimetable
-
-from dags.wiring import SETTINGS, SHAPES, dag_of, spark_task
-from pipeline.shape import Shape
-
-DOC = """\
-Keeps the tables of `{name}` small and quick to read. `trim` deletes tuples and events that no message in
-flight and no published table needs, once the tuples are {streams} hours old and the events {events}.
-`compact` rewrites small files. `vacuum` deletes files that no version of the last {files} hours refers to.
-
-**When a task fails** nothing is lost, and the next run does what this one did not.
-"""
-
-
-def build(shape: Shape) -> DAG:
-    """The DAG of one topology."""
-    schedule = CronTriggerTimetable(SETTINGS.maintain_schedule, timezone="UTC")
-    doc = DOC.format(
-        name=shape.name,
-        streams=SETTINGS.stream_retention_hours,
-        events=SETTINGS.event_retention_hours,
-        files=SETTINGS.file_retention_hours,
-    )
-    with dag_of(shape, "maintain", schedule, doc) as dag:
-        _maintain_task(shape, "trim") >> _maintain_task(shape, "compact") >> _maintain_task(shape, "vacuum")
-    return dag
-
-
-def _maintain_task(shape: Shape, name: str) -> Any:
-    def step(spark: Any) -> dict[str, int]:
-        from pipeline import tasks
-
-        work: Callable[[Any], dict[str, int]] = getattr(tasks, name)
-        return work(tasks.open_run(shape.name, spark))
-
-    return spark_task(name, step)
-
-
-for _shape in SHAPES:
-    globals()[f"{_shape.name}_maintain"] = build(_shape)
+globals().update(dags("maintain"))

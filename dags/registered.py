@@ -3,8 +3,6 @@
 So the DAGs of the other topologies stay as they are.
 """
 
-from acker.errors import TopologyError
-from dags.wiring import FAULTS
+from acker.airflow import check_topologies
 
-if FAULTS:
-    raise TopologyError(" ".join(FAULTS))
+check_topologies()

@@ -25,19 +25,22 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from acker.audit import Audit
-from acker.errors import AckerError, ServerError, SettingsError
-from acker.ledger import newest_fold
-from acker.schemas import LEDGER, stream
-from acker.tables import Store, open_table, query
-from pipeline import render, server
-from pipeline.examples.wordcount import COUNTS, OUTAGE, SOURCES, topology
-from pipeline.journal import Journal
-from pipeline.reports import audit_report, status_report
-from pipeline.run import utc_now
-from pipeline.settings import Settings, positive_number
-from pipeline.stack import USER, ApiError, Stack, running_stack
+from acker.batches.run import utc_now
+from acker.cli import rendering as render
+from acker.core.audit import Audit
+from acker.core.delta import Store, open_table, query
+from acker.core.errors import AckerError, ServerError, SettingsError
+from acker.core.ledger import newest_fold
+from acker.core.schemas import LEDGER, stream
+from acker.journal.journal import Journal
+from acker.reports.audit import audit_report
+from acker.reports.status import status_report
+from acker.runtime import server
+from acker.runtime.settings import Settings, positive_number
+from acker.runtime.stack import USER, ApiError, Stack, running_stack
+from pipeline.wordcount import COUNTS, OUTAGE, SOURCES, topology
 
+DAGS = Path(__file__).resolve().parents[1] / "dags"
 DEFAULT_LINES = 100_000
 _POLL_SECONDS = 1.0
 _WATCH_SECONDS = 0.005  # what is to be hit lasts a tenth of a second
@@ -69,7 +72,7 @@ def demonstrate(settings: Settings, lines: int, once: bool) -> int:
         raise SettingsError("`make run` starts a Spark server of its own: unset SPARK_REMOTE.")
     store = Store(settings.store, topology.name)
     click.echo("Starting Spark and Airflow …")
-    with running_stack(settings) as stack:
+    with running_stack(settings, DAGS) as stack:
         OUTAGE.parent.mkdir(parents=True, exist_ok=True)
         OUTAGE.touch()
         try:
@@ -261,7 +264,7 @@ def judge(store: Store) -> int:
     click.secho("The counts agree.", fg="green")
     if result.dead_letters:
         first = result.dead_letters[0].message
-        click.echo(f"Look further: .venv/bin/python -m pipeline trace wordcount {first}")
+        click.echo(f"Look further: .venv/bin/acker trace wordcount {first}")
     return 0
 
 

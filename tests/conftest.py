@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import server
-from pipeline.session import owned_session
-from pipeline.settings import Settings
+from acker.runtime import server
+from acker.runtime.sessions import owned_session
+from acker.runtime.settings import Settings
 
 # For a Spark server of minutes: Java's second compiler would take more time than what it compiles saves.
 SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.tables import Store, open_table, query
-from pipeline import tasks
-from pipeline.registry import load_topology
-from pipeline.reports import audit_report
-from pipeline.session import connect
-from pipeline.settings import Settings
-from pipeline.stack import ApiError, Stack, running_stack
+from acker.airflow import tasks
+from acker.core.delta import Store, open_table, query
+from acker.reports.audit import audit_report
+from acker.runtime.registry import load_topology
+from acker.runtime.sessions import connect
+from acker.runtime.settings import Settings
+from acker.runtime.stack import ApiError, Stack, running_stack
 from tests.conftest import SHORT_LIVED
 
 TOPOLOGY = '''
@@ -28,10 +28,10 @@ TOPOLOGY = '''
 import os, time
 from pathlib import Path
 from pyspark.sql import functions as F
-from acker.retry import ExponentialBackoff
-from pipeline.bolts import fail_when
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker import ExponentialBackoff
+from acker import fail_when
+from acker import DeltaSpout
+from acker import Topology
 
 HERE = Path(__file__).parent
 topology = Topology(

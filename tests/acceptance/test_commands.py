@@ -14,17 +14,17 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
-from pipeline import server
-from pipeline.cli import main
-from pipeline.settings import PROJECT_ROOT
+from acker.cli.commands import main
+from acker.runtime import server
+from tests.kit import ROOT
 
 TOPOLOGY = """
 from pathlib import Path
 from pyspark.sql import functions as F
-from acker.retry import ExponentialBackoff
-from pipeline.bolts import fail_when
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker import ExponentialBackoff
+from acker import fail_when
+from acker import DeltaSpout
+from acker import Topology
 
 topology = Topology("squares", retry=ExponentialBackoff(initial_seconds=0, limit=1))
 numbers = topology.spout("numbers", DeltaSpout("numbers", key="id"))
@@ -64,7 +64,7 @@ class Shell:
             "SPARK_REMOTE": url,
             "PIPELINE_HOME": str(folder / "home"),
             "PIPELINE_TOPOLOGIES": "squares_topology:topology",
-            "PYTHONPATH": str(PROJECT_ROOT),
+            "PYTHONPATH": str(ROOT),
         }
         (folder / "squares_topology.py").write_text(TOPOLOGY)
         (folder / "raising.py").write_text("1 / 0\n")
@@ -72,7 +72,7 @@ class Shell:
 
     def __call__(self, *arguments: str, **environ: str) -> Answer:
         done = subprocess.run(
-            [sys.executable, "-m", "pipeline", *arguments],
+            [sys.executable, "-m", "acker", *arguments],
             cwd=self.folder,
             env=self.environ | environ,
             capture_output=True,
@@ -262,7 +262,7 @@ def test_wrong_arguments_end_with_exit_code_2(arguments):
 def test_a_store_that_was_never_used_is_named(shell, tmp_path):
     answer = shell("audit", "squares", PIPELINE_STORE=str(tmp_path), **NO_SPARK)
     assert (answer.code, answer.out) == (2, "")
-    assert "Has `python -m pipeline run squares` run with this store?" in answer.err
+    assert "Has `acker run squares` run with this store?" in answer.err
 
 
 def test_a_file_in_the_way_of_the_store_is_named(shell, tmp_path):

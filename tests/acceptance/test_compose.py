@@ -17,15 +17,16 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
-from acker.tables import open_table, query
-from pipeline import guard, server
-from pipeline.settings import PROJECT_ROOT
+from acker.core.delta import open_table, query
+from acker.runtime import process_guard as guard
+from acker.runtime import server
 from tests.conftest import SHORT_LIVED
+from tests.kit import ROOT
 
 TOPOLOGY = '''
 """Numbers as they are."""
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker import DeltaSpout
+from acker import Topology
 
 topology = Topology("plain")
 numbers = topology.spout("numbers", DeltaSpout("{folder}/numbers", key="id"))
@@ -42,7 +43,7 @@ class Compose:
         self.folder = folder
         self.port = server.free_port()
         self.places = {
-            "/opt/acker": str(PROJECT_ROOT),
+            "/opt/acker": str(ROOT),
             "/data": str(folder / "data"),
             "/topologies": str(folder),
             "0.0.0.0": "127.0.0.1",
@@ -51,7 +52,7 @@ class Compose:
         }
         self.values = {"API_SECRET": "a" * 64, "JWT_SECRET": "b" * 64, "TOPOLOGIES": "plain:topology"}
         self.database = database
-        self.services = yaml.safe_load((PROJECT_ROOT / "docker-compose.yml").read_text())["services"]
+        self.services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
         self.running: list[subprocess.Popen[bytes]] = []
 
     def here(self, text: str) -> str:
@@ -64,7 +65,7 @@ class Compose:
         ours = {key: self.here(value) for key, value in self.services[name]["environment"].items()}
         ours["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = self.database
         ours["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        ours["PYTHONPATH"] = f"{PROJECT_ROOT}{os.pathsep}{self.folder}"
+        ours["PYTHONPATH"] = f"{ROOT}{os.pathsep}{self.folder}"
         return os.environ | SHORT_LIVED | ours
 
     def command(self, name: str) -> list[str]:

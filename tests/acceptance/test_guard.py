@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import guard
+from acker.runtime import process_guard as guard
 
 # A part that starts a worker with a process group of its own, which ignores being asked to end.
 PART = """

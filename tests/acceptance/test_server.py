@@ -10,19 +10,21 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from acker.errors import ServerError
-from pipeline import server
-from pipeline.session import connect
-from pipeline.settings import PROJECT_ROOT, Settings
+from acker.core.errors import ServerError
+from acker.runtime import server
+from acker.runtime.sessions import connect
+from acker.runtime.settings import Settings
 from tests.conftest import SHORT_LIVED
+from tests.kit import ROOT
 
-START = "from pipeline import server; from pipeline.settings import Settings; "
+START = "from acker.runtime import server; from acker.runtime.settings import Settings; "
 PRINT_STARTED = START + "print(server.start(Settings.from_env()).pid)"
 PRINT_FOUND = START + "print(server.find(Settings.from_env()).pid)"
 # Short naps, because a signal that one of gRPC's threads receives does not cut the main thread's sleep
 # short: Python handles it once the nap is over.
 OWN_AND_WAIT = (
-    "from pipeline.session import owned_session; from pipeline.settings import Settings; import time\n"
+    "from acker.runtime.sessions import owned_session\n"
+    "from acker.runtime.settings import Settings; import time\n"
     "with owned_session(Settings.from_env()):\n"
     "    print('up', flush=True)\n"
     "    while True: time.sleep(0.1)\n"
@@ -31,8 +33,8 @@ OWN_AND_WAIT = (
 UDF_OVER_DELTA = """
 import sys
 from pyspark.sql import functions as F
-from pipeline.session import connect
-from pipeline.settings import Settings
+from acker.runtime.sessions import connect
+from acker.runtime.settings import Settings
 
 spark = connect(Settings.from_env())
 spark.range(300_000).write.format("delta").save(sys.argv[1])
@@ -44,7 +46,7 @@ print(table.select(next_number("id").alias("n")).agg(F.sum("n")).first()[0])
 
 def python(environ: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", *arguments]
-    return subprocess.Popen(command, cwd=PROJECT_ROOT, env=environ, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True)
 
 
 def is_gone(pid: int, within_seconds: float) -> bool:
@@ -123,9 +125,7 @@ def test_a_server_with_a_token_is_used_by_those_who_have_it(own_home):
 
 def test_a_plain_python_udf_over_a_delta_scan_answers(environment, store_uri):
     command = [sys.executable, "-c", UDF_OVER_DELTA, f"{store_uri}/numbers"]
-    done = subprocess.run(
-        command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.returncode) == ("45000150000\n", 0), done.stderr
 
 
@@ -149,7 +149,7 @@ def test_sessions_share_one_python_daemon_and_each_task_imports_anew(own_home, t
         session.stop()
     assert [row.price for row in found] == [1, 20, 300]
     told = subprocess.run(["ps", "-A", "-o", "ppid=,args="], capture_output=True, text=True).stdout
-    daemons = [line for line in told.splitlines() if "-m pipeline.python_daemon" in line]
+    daemons = [line for line in told.splitlines() if "-m acker.runtime.python_daemon" in line]
     assert [line.split()[0] for line in daemons].count(str(running.pid)) == 1
 
 
@@ -183,7 +183,7 @@ def test_without_java_the_server_says_what_to_install(tmp_path, monkeypatch):
 def test_without_java_the_setup_says_what_to_install(tmp_path):
     done = subprocess.run(
         ["/bin/bash", Path("scripts/setup.sh")],
-        cwd=PROJECT_ROOT,
+        cwd=ROOT,
         env={"PATH": str(tmp_path)},
         capture_output=True,
         text=True,

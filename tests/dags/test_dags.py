@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.settings import PROJECT_ROOT
+from tests.kit import ROOT
 
 BRANCHES = '''
 """Numbers, two ways."""
 import costly
-from pipeline.collector import RichBolt
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker import RichBolt
+from acker import DeltaSpout
+from acker import Topology
 
 topology = Topology("branches")
 left = topology.spout("left", DeltaSpout("left", key="id"))
@@ -89,10 +89,10 @@ def run_with_dags(program: str, folder: Path, topologies: str) -> Any:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "PIPELINE_HOME": str(folder / "home"),
         "PIPELINE_TOPOLOGIES": topologies,
-        "PYTHONPATH": f"{PROJECT_ROOT}{os.pathsep}{folder}",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
     }
     done = subprocess.run(
-        [sys.executable, "-c", program, str(PROJECT_ROOT / "dags")],
+        [sys.executable, "-c", program, str(ROOT / "dags")],
         cwd=folder,
         env=environ,
         capture_output=True,
@@ -105,7 +105,7 @@ def run_with_dags(program: str, folder: Path, topologies: str) -> Any:
 @pytest.fixture(scope="module")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("dags")
-    return read_dags(folder, "pipeline.examples.wordcount:topology,branches:topology")
+    return read_dags(folder, "pipeline.wordcount:topology,branches:topology")
 
 
 def test_every_dag_file_imports(dags):
@@ -157,7 +157,7 @@ def test_a_run_is_documented_by_its_topology(dags):
 RENDER = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
-from dags.replay_dag import CHOSEN
+from acker.airflow.replay_dag import CHOSEN
 
 dag = DagBag(sys.argv[1]).dags["branches.replay"]
 params = {"states": ["acked"], "why": "![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }}", "limit": None}

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.settings import PROJECT_ROOT
 from tests.faults.effects import APPENDS, COMMANDS, FUNCTIONS, METHODS, PRODUCT
+from tests.kit import ROOT
 
 LIBRARIES = {*FUNCTIONS, *COMMANDS, "merge", *(name for names in METHODS.values() for name in names)}
 LIBRARIES -= {"execute"}  # which `merge` comes before
@@ -38,11 +38,11 @@ class Call:
 
 
 def calls() -> Iterator[Call]:
-    """Calls of whatever has the name of such a function, or of one of acker/tables.py that calls one."""
+    """Calls of whatever has the name of such a function, or of one of acker/core/delta.py that calls one."""
     ours = {node.name for node in ast.walk(ast.parse(APPENDS.read_text())) if _makes_effects(node)}
     for package in PRODUCT:
-        for path in sorted((PROJECT_ROOT / package).rglob("*.py")):
-            file = str(path.relative_to(PROJECT_ROOT))
+        for path in sorted((ROOT / package).rglob("*.py")):
+            file = str(path.relative_to(ROOT))
             yield from _calls(file, "", ast.parse(path.read_text()), ours)
 
 

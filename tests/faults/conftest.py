@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acker.tables import Store
+from acker.core.delta import Store
 from tests.faults.simulator import Crew
 
 left_out = pytest.StashKey[Counter[str]]()

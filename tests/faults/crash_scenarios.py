@@ -1,6 +1,6 @@
 """Small runs whose every durable effect is a crash point: what a scheduler does, task by task.
 
-A task does one thing of `pipeline.tasks` and may be run any number of times. Before a task the world may
+A task does one thing of `acker.airflow.tasks` and may be run any number of times. Before a task the world may
 change: new input, a mended outage, time. What a scenario publishes in the end is written down beside it.
 """
 
@@ -19,16 +19,17 @@ from deltalake import write_deltalake
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
-from acker.retry import ExponentialBackoff
-from pipeline import maintain, tasks
-from pipeline.aggregates import Count, Sum
-from pipeline.bolts import collect_anchors, fail_when, merge_anchors
-from pipeline.collector import RichBolt
-from pipeline.components import Component
-from pipeline.run import Run
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
-from pipeline.trim import trim_events, trim_streams
+from acker.airflow import tasks
+from acker.batches.run import Run
+from acker.components.base import Component
+from acker.components.bolts import collect_anchors, fail_when, merge_anchors
+from acker.components.collector import RichBolt
+from acker.core.retry import ExponentialBackoff
+from acker.operations import compact as maintain
+from acker.operations.trim import trim_events, trim_streams
+from acker.spouts import DeltaSpout
+from acker.targets.aggregates import Count, Sum
+from acker.topology.topology import Topology
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Spark's workers need not import it
 

@@ -19,19 +19,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.core import SparkConnectClient
 from pyspark.sql.connect.proto import GetStatusResponse
 
-from acker.tables import Store
-from pipeline import server
-from pipeline.run import Run
-from pipeline.settings import PROJECT_ROOT, Settings
+from acker.batches.run import Run
+from acker.core.delta import Store
+from acker.runtime import server
+from acker.runtime.settings import Settings
 from tests.faults.crash_scenarios import SCENARIOS, Scenario, Task
 from tests.faults.effects import Effect, watch
 from tests.faults.worker import begin, end_of, processes, session
+from tests.kit import ROOT
 
 Moment = Literal["before", "sent", "within", "after"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE_SECONDS = 600
 POLL_SECONDS = 0.0002
-POINTS = PROJECT_ROOT / "tests" / "faults" / "crash_points.txt"
+POINTS = ROOT / "tests" / "faults" / "crash_points.txt"
 
 processes.set_forkserver_preload([__name__])  # and with it the one that `worker` names
 

@@ -17,22 +17,24 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from acker.errors import AckerError
-from acker.ledger import fold_counts, newest_fold
-from acker.retry import ExponentialBackoff
-from acker.tables import Store, open_table, query
-from pipeline.acking import fold
-from pipeline.bolts import fail_when
-from pipeline.cli import spark_message
-from pipeline.cycle import run_bolt, run_cycle, run_spout
-from pipeline.maintain import compact
-from pipeline.publish import publish
-from pipeline.reports import audit_report, status_report
-from pipeline.run import Run, Step
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
-from pipeline.trace import trace_report
-from tests.few_rows import for_few_rows
+from acker.batches.progress import Step
+from acker.batches.run import Run
+from acker.cli.commands import spark_message
+from acker.components.bolts import fail_when
+from acker.core.delta import Store, open_table, query
+from acker.core.errors import AckerError
+from acker.core.ledger import fold_counts, newest_fold
+from acker.core.retry import ExponentialBackoff
+from acker.operations.compact import compact
+from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.publish import publish
+from acker.reports.audit import audit_report
+from acker.reports.status import status_report
+from acker.reports.trace import trace_report
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
+from tests.kit.few_rows import for_few_rows
 from tests.spark.conftest import Clock
 
 WINDOW_SECONDS = 150

@@ -20,10 +20,10 @@ from deltalake.table import TableAlterer, TableMerger, TableOptimizer
 from pyspark.sql.connect.client.core import SparkConnectClient
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
 
-from pipeline.settings import PROJECT_ROOT
+from tests.kit import ROOT
 
 PRODUCT = ("acker", "pipeline")
-APPENDS = PROJECT_ROOT / "acker" / "tables.py"  # effects are named by who calls this module
+APPENDS = ROOT / "acker" / "tables.py"  # effects are named by who calls this module
 
 # What of `deltalake` changes a table, by class.
 FUNCTIONS = ("write_deltalake", "convert_to_deltalake")
@@ -173,7 +173,7 @@ def _stack() -> Iterator[FrameType]:
 def _product_file(frame: FrameType) -> str | None:
     """A frame's file below the project's folder, where it is one of the project's own code."""
     path = Path(frame.f_code.co_filename)
-    if not path.is_relative_to(PROJECT_ROOT):
+    if not path.is_relative_to(ROOT):
         return None
-    file = path.relative_to(PROJECT_ROOT)
+    file = path.relative_to(ROOT)
     return str(file) if file.parts[0] in PRODUCT else None

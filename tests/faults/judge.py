@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from acker.ledger import newest_fold
-from acker.schemas import component_of, stream
-from acker.tables import Store, open_table, query
-from pipeline.reports import audit_report
-from pipeline.topology import Topology
+from acker.core.delta import Store, open_table, query
+from acker.core.ledger import newest_fold
+from acker.core.schemas import component_of, stream
+from acker.reports.audit import audit_report
+from acker.topology.topology import Topology
 
 Rows = list[tuple[Any, ...]]
 HISTORY = "('failed', 'timed_out')"

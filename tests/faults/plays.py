@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from acker.tables import Store
-from pipeline import tasks
+from acker.airflow import tasks
+from acker.core.delta import Store
 from tests.faults.crash_scenarios import SCENARIOS, Task
 from tests.faults.crashes import (
     Child,

@@ -16,14 +16,14 @@ from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.retry import ExponentialBackoff
-from acker.tables import Store, open_table, query
-from pipeline.aggregates import Count, Sum
-from pipeline.bolts import fail_when, merge_anchors
-from pipeline.collector import RichBolt
-from pipeline.journal import Journal
-from pipeline.spouts import History, Range
-from pipeline.topology import Topology
+from acker.components.bolts import fail_when, merge_anchors
+from acker.components.collector import RichBolt
+from acker.core.delta import Store, open_table, query
+from acker.core.retry import ExponentialBackoff
+from acker.journal.journal import Journal
+from acker.spouts import History, Range
+from acker.targets.aggregates import Count, Sum
+from acker.topology.topology import Topology
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each of Spark's workers would import it all
 

@@ -15,19 +15,19 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from acker.events import Event, Kind, LedgerRow, State
-from acker.ledger import newest_fold, read_fold, unfolded
-from acker.oracle import Ledger, fold
-from acker.schemas import of_stream, stream
-from acker.tables import Store, in_batches, query
-from pipeline.acking import waiting
-from pipeline.run import Run
-from pipeline.session import connect
+from acker.batches.run import Run
+from acker.core.delta import Store, in_batches, query
+from acker.core.events import Event, Kind, LedgerRow, State
+from acker.core.ledger import newest_fold, read_fold, unfolded
+from acker.core.oracle import Ledger, fold
+from acker.core.schemas import of_stream, stream
+from acker.operations.fold import waiting
+from acker.runtime.sessions import connect
 from tests.faults.judge import faults, newest_rows
 from tests.faults.shapes import Message, Shape, build, published, wanted
 from tests.faults.stories import Action, Story
 from tests.faults.worker import Order, Reply, Worker
-from tests.histories import written
+from tests.kit.histories import written
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TRIES = 5  # of an order that a conflict refuses, as a scheduler has

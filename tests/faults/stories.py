@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from acker.events import State
+from acker.core.events import State
 from tests.faults.shapes import KINDS, LARGE, MODULUS, Message, Node, Row, Shape, streams
 from tests.faults.worker import Order
 

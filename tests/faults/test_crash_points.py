@@ -41,21 +41,21 @@ HOW = "to record the points: make test-faults ARGS='-k points_that_are_recorded 
 
 # Calls that only look like effects, and effects that are no part of a run.
 EXEMPT = {
-    "acker/fold.py:connected:rename": "columns of a frame",
+    "acker/core/fold.py:connected:rename": "columns of a frame",
     "pipeline/demo.py": "the demonstration, which kills processes itself",
-    "pipeline/examples/orders.py:priced:csv": "reads",
-    "pipeline/examples/orders_feed.py": "writes the input of an example",
-    "pipeline/poison.py:error_of:save": "writes to nowhere",
-    "pipeline/progress.py": "draws a line on a terminal",
-    "pipeline/publish.py:_add_to_aggregates:merge": "makes SQL",
-    "pipeline/rich.py:_located:parquet": "reads",
-    "pipeline/server.py": "the server's own files; see tests/acceptance/test_server.py",
-    "pipeline/session.py": "makes a session",
-    "pipeline/shape.py:_kept_shape": "a cache, put in its place by a rename",
-    "pipeline/stack.py": "starts Airflow, before any run",
-    "pipeline/cli.py:Context.running:create": "calls Store.create, as the scenario does",
-    "pipeline/tasks.py:open_run:create": "calls Store.create, as the scenario does",
-    "pipeline/tasks.py:vacuum:vacuum": "calls maintain.vacuum with the setting, the scenario with 0 hours",
+    "pipeline/orders.py:priced:csv": "reads",
+    "pipeline/orders_feed.py": "writes the input of an example",
+    "acker/components/bad_rows.py:error_of:save": "writes to nowhere",
+    "acker/cli/progress.py": "draws a line on a terminal",
+    "acker/operations/publish.py:_add_to_aggregates:merge": "makes SQL",
+    "acker/components/rich_bolt.py:_located:parquet": "reads",
+    "acker/runtime/server.py": "the server's own files; see tests/acceptance/test_server.py",
+    "acker/runtime/sessions.py": "makes a session",
+    "acker/runtime/manifest.py:_kept_manifest": "a cache, put in its place by a rename",
+    "acker/runtime/stack.py": "starts Airflow, before any run",
+    "acker/cli/commands.py:Context.running:create": "calls Store.create, as the scenario does",
+    "acker/airflow/tasks.py:open_run:create": "calls Store.create, as the scenario does",
+    "acker/airflow/tasks.py:vacuum:vacuum": "calls compact.vacuum with the setting, the scenario with 0",
 }
 
 

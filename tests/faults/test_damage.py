@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.tables import arrow_table
+from acker.core.delta import arrow_table
 from tests.faults.damaged import PUBLISHED, Damaged
 from tests.faults.damaged import living as living
 from tests.faults.damaged import place as place

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.maintain import compact, vacuum
+from acker.operations.compact import compact, vacuum
 from tests.faults.damaged import PUBLISHED, Damaged, Stop
 from tests.faults.damaged import living as living
 from tests.faults.damaged import place as place

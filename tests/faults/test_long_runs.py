@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from acker.retry import ExponentialBackoff
-from acker.tables import Store, query
-from pipeline.bolts import fail_when
-from pipeline.cycle import run_cycle
-from pipeline.maintain import compact, vacuum
-from pipeline.reports import audit_report
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
-from pipeline.trim import trim_events, trim_streams
+from acker.components.bolts import fail_when
+from acker.core.delta import Store, query
+from acker.core.retry import ExponentialBackoff
+from acker.operations.compact import compact, vacuum
+from acker.operations.cycle import run_cycle
+from acker.operations.trim import trim_events, trim_streams
+from acker.reports.audit import audit_report
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 from tests.spark.conftest import empty_store, place, spark  # noqa: F401
 
 KIND = "long runs"

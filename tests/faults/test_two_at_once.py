@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from acker.events import State
-from acker.tables import Store, query
+from acker.core.delta import Store, query
+from acker.core.events import State
 from tests.faults.judge import faults
 from tests.faults.shapes import Node, Shape, build
 from tests.faults.side_by_side import SideBySide

@@ -18,20 +18,23 @@ from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from acker.errors import StoreError, TopologyError
-from acker.events import State
-from acker.tables import Store
-from pipeline import acking, cycle, maintain
-from pipeline.batch import finish
-from pipeline.publish import publish
-from pipeline.replay import plan_by_hand
-from pipeline.run import Run, Step
-from pipeline.selection import Selection
-from pipeline.session import connect
-from pipeline.settings import Settings
-from pipeline.trim import trim_events, trim_streams
+from acker.batches.batch import finish
+from acker.batches.progress import Step
+from acker.batches.run import Run
+from acker.core.delta import Store
+from acker.core.errors import StoreError, TopologyError
+from acker.core.events import State
+from acker.operations import compact as maintain
+from acker.operations import cycle
+from acker.operations import fold as acking
+from acker.operations.publish import publish
+from acker.operations.replay import plan_by_hand
+from acker.operations.selection import Selection
+from acker.operations.trim import trim_events, trim_streams
+from acker.runtime.sessions import connect
+from acker.runtime.settings import Settings
 from tests.faults.shapes import Shape, build
-from tests.few_rows import for_few_rows
+from tests.kit.few_rows import for_few_rows
 
 PATIENCE_SECONDS = 600
 LATER_SECONDS = 0.1  # into what follows a step

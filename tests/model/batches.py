@@ -1,4 +1,4 @@
-"""Planning a batch, step by step, as `pipeline/batch.py` does it.
+"""Planning a batch, step by step, as `acker/batches/batch.py` does it.
 
 A step is a function of the world, the state and the run that takes it, and yields (what happens, the state
 after it, the run after it or None where it ends).

@@ -1,4 +1,4 @@
-"""What a rich bolt holds back, as `acker/held.py` reads it, and retiring, as `pipeline/retire.py` does it."""
+"""What a rich bolt holds back (`acker/core/streams.py`), and how orphans fail (`acker/batches`)."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Publishing, as `pipeline/publish.py` does it: fold by fold, one commit per fold and table."""
+"""Publishing, as `acker/operations/publish.py` does it: fold by fold, one commit per fold and table."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""Replays: of what is due, and by hand, as `pipeline/replay.py` and `pipeline/selection.py` plan them."""
+"""Replays of what is due and by hand, as `replay.py` and `selection.py` of `acker/operations` plan them."""
 
 from collections.abc import Iterable, Iterator
 

@@ -17,8 +17,9 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from pipeline.session import owned_session
-from pipeline.settings import PROJECT_ROOT, Settings
+from acker.runtime.sessions import owned_session
+from acker.runtime.settings import Settings
+from tests.kit import ROOT
 from tests.mutants.listed import MUTANTS, Mutant, markdown
 
 LONGEST_SECONDS = 300  # of one run of pytest on a mutant, which may never end
@@ -40,13 +41,13 @@ class Trial:
         self._pytest = folder / "pytest"
         self._report = folder / "report.xml"
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        found = subprocess.run(listed, cwd=PROJECT_ROOT, check=True, capture_output=True, text=True).stdout
+        found = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
         for name in filter(None, found.split("\0")):
-            if (PROJECT_ROOT / name).is_file():  # else it was deleted
+            if (ROOT / name).is_file():  # else it was deleted
                 (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(PROJECT_ROOT / name, self.folder / name)
+                shutil.copy2(ROOT / name, self.folder / name)
         for name in (".venv", "jars"):
-            (self.folder / name).symlink_to(PROJECT_ROOT / name)
+            (self.folder / name).symlink_to(ROOT / name)
 
     def run(self, tests: Iterable[str], seconds: float | None = None) -> tuple[list[str], str]:
         """What each test that failed said, and what went wrong with the run as a whole.
@@ -107,7 +108,7 @@ def main() -> int:
         return 0
     chosen = [m for m in MUTANTS if not asked.words or any(m.mentions(word) for word in asked.words)]
     for mutant in chosen:
-        mutant.applied_to((PROJECT_ROOT / mutant.file).read_text())  # before anything runs: is one stale?
+        mutant.applied_to((ROOT / mutant.file).read_text())  # before anything runs: is one stale?
     tests = list(dict.fromkeys(test for mutant in chosen for test in mutant.tests))
     started = time.monotonic()
     with ExitStack() as stack:

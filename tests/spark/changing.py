@@ -9,11 +9,11 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from acker.retry import ExponentialBackoff
-from acker.tables import query
-from pipeline.cycle import run_bolt, run_spout
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker.core.delta import query
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import run_bolt, run_spout
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 
 ADDS = {"tens": 10, "hundreds": 100, "sums": 1_000, "totals": 10_000}
 CHAIN = {"tens": ("numbers",), "hundreds": ("tens",)}

@@ -11,11 +11,12 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from acker.ledger import NOW, newest_fold
-from acker.tables import Store, open_table, query
-from pipeline.run import Run, Step
-from pipeline.topology import Topology
-from tests.few_rows import for_few_rows
+from acker.batches.progress import Step
+from acker.batches.run import Run
+from acker.core.delta import Store, open_table, query
+from acker.core.ledger import NOW, newest_fold
+from acker.topology.topology import Topology
+from tests.kit.few_rows import for_few_rows
 
 
 class Clock:

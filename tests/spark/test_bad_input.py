@@ -6,12 +6,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from acker.errors import BoltError, SourceError
-from acker.retry import ExponentialBackoff
-from pipeline.cycle import run_cycle
-from pipeline.reports import audit_report
-from pipeline.spouts import DeltaSpout, FileSpout
-from pipeline.topology import Topology
+from acker.core.errors import BoltError, SourceError
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import run_cycle
+from acker.reports.audit import audit_report
+from acker.spouts import DeltaSpout, FileSpout
+from acker.topology.topology import Topology
 
 
 def copied(place, spout) -> Topology:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import functions as F
 
-from acker.tables import query
-from pipeline.cycle import run_bolt, run_cycle, run_spout
-from pipeline.reports import audit_report
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker.core.delta import query
+from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.reports.audit import audit_report
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 
 
 class Stopped(Exception):

@@ -8,15 +8,15 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from acker.errors import BoltError
-from acker.tables import query
-from pipeline.bolts import bolt_rows, fail_when
-from pipeline.components import Component
-from pipeline.cycle import run_bolt, run_spout
-from pipeline.poison import error_of, find_poison
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
-from pipeline.tuples import TupleRunner
+from acker.components.bad_rows import error_of, find_poison
+from acker.components.base import Component
+from acker.components.bolts import bolt_rows, fail_when
+from acker.components.workers import TupleRunner
+from acker.core.delta import query
+from acker.core.errors import BoltError
+from acker.operations.cycle import run_bolt, run_spout
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 
 COUNT = 200
 

@@ -6,15 +6,16 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.acking import fold, waiting
-from pipeline.collector import RichBolt
-from pipeline.cycle import drain, run_cycle
-from pipeline.maintain import compact, vacuum
-from pipeline.publish import publish
-from pipeline.reports import audit_report, status_report
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
-from pipeline.trim import trim_streams
+from acker.components.collector import RichBolt
+from acker.operations.compact import compact, vacuum
+from acker.operations.cycle import drain, run_cycle
+from acker.operations.fold import fold, waiting
+from acker.operations.publish import publish
+from acker.operations.trim import trim_streams
+from acker.reports.audit import audit_report
+from acker.reports.status import status_report
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 from tests.spark.changing import (
     ADDS,
     AGAIN,

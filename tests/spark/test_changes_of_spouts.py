@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from acker.errors import SettingsError
-from acker.events import State
-from pipeline.acking import fold
-from pipeline.cycle import drain, run_cycle, run_spout
-from pipeline.replay import plan_by_hand
-from pipeline.selection import Selection
-from pipeline.trace import trace_report
+from acker.core.errors import SettingsError
+from acker.core.events import State
+from acker.operations.cycle import drain, run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.replay import plan_by_hand
+from acker.operations.selection import Selection
+from acker.reports.trace import trace_report
 from tests.spark.changing import CHAIN, Stop, advance, build, failed, stopping_at
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from acker.retry import ExponentialBackoff
-from pipeline.bolts import fail_when
-from pipeline.cycle import run_cycle
-from pipeline.reports import audit_report
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker.components.bolts import fail_when
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import run_cycle
+from acker.reports.audit import audit_report
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 
 
 class Stop(Exception):

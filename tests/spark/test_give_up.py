@@ -3,14 +3,14 @@
 import pytest
 from pyspark.sql import functions as F
 
-from acker.retry import ExponentialBackoff
-from pipeline.acking import fold
-from pipeline.batch import give_up
-from pipeline.cycle import run_cycle, run_spout
-from pipeline.reports import audit_report
-from pipeline.spouts import DeltaSpout
-from pipeline.tasks import take_inputs
-from pipeline.topology import Topology
+from acker.airflow.tasks import take_inputs
+from acker.batches.batch import give_up
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.reports.audit import audit_report
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 
 
 class Switch:

@@ -7,13 +7,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from acker.retry import ExponentialBackoff
-from pipeline.acking import fold
-from pipeline.bolts import fail_when
-from pipeline.cycle import run_cycle, run_spout
-from pipeline.hooks import Hook, Message, Notice
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker.components.bolts import fail_when
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.spouts import DeltaSpout
+from acker.topology.hooks import Hook, Message, Notice
+from acker.topology.topology import Topology
 
 
 def unread(place, **hooks):

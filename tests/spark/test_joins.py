@@ -3,19 +3,19 @@
 import pytest
 from pyspark.sql import functions as F
 
-from acker.errors import BoltError
-from acker.events import State
-from acker.retry import ExponentialBackoff
-from pipeline.acking import fold
-from pipeline.batch import finish
-from pipeline.bolts import collect_anchors, fail_when, merge_anchors
-from pipeline.cycle import run_bolt, run_cycle, run_spout
-from pipeline.publish import publish
-from pipeline.replay import plan_by_hand
-from pipeline.reports import audit_report
-from pipeline.selection import Selection
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker.batches.batch import finish
+from acker.components.bolts import collect_anchors, fail_when, merge_anchors
+from acker.core.errors import BoltError
+from acker.core.events import State
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.publish import publish
+from acker.operations.replay import plan_by_hand
+from acker.operations.selection import Selection
+from acker.reports.audit import audit_report
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 
 
 @pytest.fixture

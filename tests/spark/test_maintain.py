@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from acker.errors import TopologyError
-from acker.events import State
-from acker.retry import ExponentialBackoff
-from acker.tables import query
-from acker.trims import Trim, append_trim, newest_trim
-from pipeline.acking import fold
-from pipeline.aggregates import Count, Sum
-from pipeline.batch import finish
-from pipeline.collector import RichBolt
-from pipeline.cycle import run_bolt, run_cycle, run_spout
-from pipeline.maintain import compact, vacuum
-from pipeline.publish import publish
-from pipeline.replay import plan_by_hand
-from pipeline.reports import audit_report
-from pipeline.selection import Selection
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
-from pipeline.trace import trace_report
-from pipeline.trim import trim_events, trim_streams
+from acker.batches.batch import finish
+from acker.components.collector import RichBolt
+from acker.core.delta import query
+from acker.core.errors import TopologyError
+from acker.core.events import State
+from acker.core.retry import ExponentialBackoff
+from acker.core.trims import Trim, append_trim, newest_trim
+from acker.operations.compact import compact, vacuum
+from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.publish import publish
+from acker.operations.replay import plan_by_hand
+from acker.operations.selection import Selection
+from acker.operations.trim import trim_events, trim_streams
+from acker.reports.audit import audit_report
+from acker.reports.trace import trace_report
+from acker.spouts import DeltaSpout
+from acker.targets.aggregates import Count, Sum
+from acker.topology.topology import Topology
 
 DAY = timedelta(days=1)
 COMPONENTS = ("numbers", "doubled", "summed")

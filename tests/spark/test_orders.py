@@ -7,16 +7,16 @@ from collections import Counter
 import pytest
 from deltalake import DeltaTable
 
-from acker.events import State
-from acker.tables import query
-from pipeline.batch import finish
-from pipeline.cycle import run_cycle
-from pipeline.examples import orders, orders_feed
-from pipeline.examples.orders_feed import FIRST_PRICES_CENTS, PRICES_CENTS, orders_of
-from pipeline.registry import load_topology
-from pipeline.replay import plan_by_hand
-from pipeline.reports import audit_report
-from pipeline.selection import Selection
+from acker.batches.batch import finish
+from acker.core.delta import query
+from acker.core.events import State
+from acker.operations.cycle import run_cycle
+from acker.operations.replay import plan_by_hand
+from acker.operations.selection import Selection
+from acker.reports.audit import audit_report
+from acker.runtime.registry import load_topology
+from pipeline import orders, orders_feed
+from pipeline.orders_feed import FIRST_PRICES_CENTS, PRICES_CENTS, orders_of
 
 TABLES = ("paid_orders", "order_lines", "mismatches", "revenue")
 
@@ -27,7 +27,7 @@ def run(shared_place, settings):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIPELINE_HOME", str(shared_place.folder))
         importlib.reload(orders)
-    return shared_place.run(load_topology("pipeline.examples.orders:topology", settings))
+    return shared_place.run(load_topology("pipeline.orders:topology", settings))
 
 
 def orders_in_files():

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import functions as F
 
-from acker.ledger import fold_counts
-from pipeline.acking import fold
-from pipeline.cycle import run_bolt, run_cycle, run_spout
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker.core.ledger import fold_counts
+from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 
 TIMEOUT = timedelta(minutes=10)
 

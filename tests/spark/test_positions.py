@@ -7,19 +7,19 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from acker.events import State
-from acker.retry import ExponentialBackoff
-from pipeline import render
-from pipeline.acking import fold
-from pipeline.batch import finish
-from pipeline.bolts import fail_when
-from pipeline.cycle import drain, room_for_new, run_bolt, run_cycle, run_spout
-from pipeline.replay import plan_by_hand
-from pipeline.reports import status_report
-from pipeline.selection import Selection
-from pipeline.spouts import DeltaSpout, FileSpout
-from pipeline.topology import Topology
-from pipeline.trim import trim_events, trim_streams
+from acker.batches.batch import finish
+from acker.cli import rendering as render
+from acker.components.bolts import fail_when
+from acker.core.events import State
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import drain, room_for_new, run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.replay import plan_by_hand
+from acker.operations.selection import Selection
+from acker.operations.trim import trim_events, trim_streams
+from acker.reports.status import status_report
+from acker.spouts import DeltaSpout, FileSpout
+from acker.topology.topology import Topology
 
 # Cases of Storm's OffsetManager: what is emitted, what of it is not acked at first, and up to where is
 # committed then and once all is acked.

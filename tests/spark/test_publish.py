@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from acker.errors import BoltError, TopologyError
-from acker.events import State
-from acker.retry import ExponentialBackoff
-from pipeline.acking import fold
-from pipeline.aggregates import Count, Max, Min, Sum
-from pipeline.cycle import run_bolt, run_cycle, run_spout
-from pipeline.publish import passed, publish
-from pipeline.replay import plan_by_hand
-from pipeline.reports import audit_report
-from pipeline.selection import Selection
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker.core.errors import BoltError, TopologyError
+from acker.core.events import State
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.publish import passed, publish
+from acker.operations.replay import plan_by_hand
+from acker.operations.selection import Selection
+from acker.reports.audit import audit_report
+from acker.spouts import DeltaSpout
+from acker.targets.aggregates import Count, Max, Min, Sum
+from acker.topology.topology import Topology
 
 ACKED = Selection(states=(State.ACKED,), positions=(("0", 1), ("0", 2)))
 

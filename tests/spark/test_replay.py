@@ -7,19 +7,19 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from acker.errors import SettingsError
-from acker.events import State
-from acker.retry import ExponentialBackoff
-from acker.tables import query
-from pipeline.acking import fold
-from pipeline.batch import finish, plan
-from pipeline.bolts import fail_when
-from pipeline.cycle import run_bolt, run_cycle, run_spout
-from pipeline.replay import plan_by_hand, plan_due
-from pipeline.reports import audit_report
-from pipeline.selection import Selection, select
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker.batches.batch import finish, plan
+from acker.components.bolts import fail_when
+from acker.core.delta import query
+from acker.core.errors import SettingsError
+from acker.core.events import State
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.replay import plan_by_hand, plan_due
+from acker.operations.selection import Selection, select
+from acker.reports.audit import audit_report
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 
 BROKEN = "it's broken"
 

@@ -5,21 +5,21 @@ from functools import partial
 import pytest
 from pyspark.sql import functions as F
 
-from acker.errors import BoltError, SettingsError, TopologyError
-from acker.events import State
-from acker.retry import ExponentialBackoff
-from acker.tables import query
-from pipeline.acking import fold
-from pipeline.batch import finish
-from pipeline.bolts import fail_when
-from pipeline.collector import RichBolt
-from pipeline.cycle import drain, run_cycle
-from pipeline.replay import plan_by_hand
-from pipeline.reports import audit_report
-from pipeline.selection import Selection
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
-from pipeline.trace import trace_report
+from acker.batches.batch import finish
+from acker.components.bolts import fail_when
+from acker.components.collector import RichBolt
+from acker.core.delta import query
+from acker.core.errors import BoltError, SettingsError, TopologyError
+from acker.core.events import State
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import drain, run_cycle
+from acker.operations.fold import fold
+from acker.operations.replay import plan_by_hand
+from acker.operations.selection import Selection
+from acker.reports.audit import audit_report
+from acker.reports.trace import trace_report
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 from tests.spark.test_crashes import stopped_once_at_each_step
 
 

@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from acker.errors import SourceError
-from pipeline.spouts import DeltaSpout, FileSpout, History
+from acker.core.errors import SourceError
+from acker.spouts import DeltaSpout, FileSpout, History
 
 
 def after(*planned):

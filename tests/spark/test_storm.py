@@ -11,17 +11,17 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from acker.errors import SettingsError
-from acker.ledger import newest_fold
-from acker.retry import ExponentialBackoff
-from acker.tables import query
-from pipeline.acking import fold
-from pipeline.bolts import fail_when
-from pipeline.collector import RichBolt
-from pipeline.cycle import run_cycle, run_spout
-from pipeline.reports import status_report
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker.components.bolts import fail_when
+from acker.components.collector import RichBolt
+from acker.core.delta import query
+from acker.core.errors import SettingsError
+from acker.core.ledger import newest_fold
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.reports.status import status_report
+from acker.spouts import DeltaSpout
+from acker.topology.topology import Topology
 
 
 class Identity(RichBolt):

@@ -8,17 +8,17 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline import tasks
-from pipeline.acking import fold
-from pipeline.cycle import run_cycle
-from pipeline.run import Run, utc_now
-from pipeline.settings import PROJECT_ROOT
+from acker.airflow import tasks
+from acker.batches.run import Run, utc_now
+from acker.operations.cycle import run_cycle
+from acker.operations.fold import fold
+from tests.kit import ROOT
 
 TOPOLOGY = '''
 """Numbers as they are."""
 import os
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
+from acker import DeltaSpout
+from acker import Topology
 
 topology = Topology("plain", max_pending=3)
 numbers = topology.spout("numbers", DeltaSpout(os.environ["NUMBERS"], key="id"))
@@ -37,7 +37,7 @@ FORM = {
 }
 FOLD_ALONE = """
 import sys
-from pipeline import tasks
+from acker.airflow import tasks
 counts = tasks.fold(tasks.open_run("plain"))
 print(counts, sorted({"grpc", "pandas", "pyspark.sql.connect"} & set(sys.modules)))
 """
@@ -78,7 +78,7 @@ def test_a_fold_imports_nothing_of_spark_that_it_can_do_without(run: Run, place)
     tasks.take_inputs(run, "same", is_last_try=False)
     fold(run)
     assert tasks.replay_by_hand(run, FORM, "somebody", "again") == {"messages": 3}
-    paths = os.pathsep.join([str(PROJECT_ROOT), str(place.folder)])
+    paths = os.pathsep.join([str(ROOT), str(place.folder)])
     command = [sys.executable, "-c", FOLD_ALONE]
     done = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": paths}, check=True, capture_output=True, text=True

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from acker.audit import Finding
-from acker.retry import ExponentialBackoff
-from acker.tables import query
-from pipeline.bolts import fail_when
-from pipeline.cycle import CycleResult, drain, room_for_new, run_bolt, run_cycle, run_spout
-from pipeline.reports import audit_report, status_report
-from pipeline.spouts import DeltaSpout, FileSpout
-from pipeline.topology import Topology
-from pipeline.trace import trace_report
+from acker.components.bolts import fail_when
+from acker.core.audit import Finding
+from acker.core.delta import query
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import CycleResult, drain, room_for_new, run_bolt, run_cycle, run_spout
+from acker.reports.audit import audit_report
+from acker.reports.status import status_report
+from acker.reports.trace import trace_report
+from acker.spouts import DeltaSpout, FileSpout
+from acker.topology.topology import Topology
 
 
 def story(topology, run, message):

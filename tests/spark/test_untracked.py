@@ -4,15 +4,16 @@ from datetime import timedelta
 
 from pyspark.sql import functions as F
 
-from pipeline.acking import fold
-from pipeline.aggregates import Sum
-from pipeline.bolts import fail_when
-from pipeline.collector import RichBolt
-from pipeline.cycle import run_cycle, run_spout
-from pipeline.reports import audit_report, status_report
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology
-from pipeline.trim import trim_streams
+from acker.components.bolts import fail_when
+from acker.components.collector import RichBolt
+from acker.operations.cycle import run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.trim import trim_streams
+from acker.reports.audit import audit_report
+from acker.reports.status import status_report
+from acker.spouts import DeltaSpout
+from acker.targets.aggregates import Sum
+from acker.topology.topology import Topology
 
 
 def doubling(place, **settings):

@@ -8,24 +8,25 @@ from typing import Any
 
 import polars as pl
 
-from acker.frames import columns_of
-from acker.schemas import EVENTS
-from acker.seals import sealed_events
-from acker.tables import Store, append_rows
-from pipeline.acking import fold
-from pipeline.journal import Batch, Journal
-from pipeline.registry import load_topology
-from pipeline.run import Run
-from pipeline.settings import Settings
+from acker.batches.run import Run
+from acker.core.checksums import sealed_events
+from acker.core.delta import Store, append_rows
+from acker.core.parquet import columns_of
+from acker.core.schemas import EVENTS
+from acker.journal.batch import Batch
+from acker.journal.journal import Journal
+from acker.operations.fold import fold
+from acker.runtime.registry import load_topology
+from acker.runtime.settings import Settings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ODD = "a[/b]'\x1b[31m.json"  # a file's name: markup, a quote, a terminal's command
 REASON = "bad [/x]\x1b]0;owned\x07\nverdict: pass"
 TOPOLOGY = '''
 """A [bold]shop[/x]."""
-from acker.retry import ExponentialBackoff
-from pipeline.spouts import FileSpout
-from pipeline.topology import Topology
+from acker import ExponentialBackoff
+from acker import FileSpout
+from acker import Topology
 
 topology = Topology("shop", retry=ExponentialBackoff(limit=0))
 orders = topology.spout("orders", FileSpout("orders", glob="*[/b].json"))

@@ -8,16 +8,16 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-from acker.events import LIVE, Event, LedgerRow, State
-from acker.fold import FoldInput, ledger_rows
-from acker.frames import columns_of
-from acker.oracle import Ledger
-from acker.retry import delay_after
-from acker.schemas import EVENTS, LEDGER
-from acker.timeouts import Turn
-from tests.histories import Scenario, Step, ledgers, written
-from tests.random_histories import histories
-from tests.scenarios import SCENARIOS
+from acker.core.events import LIVE, Event, LedgerRow, State
+from acker.core.fold import FoldInput, ledger_rows
+from acker.core.oracle import Ledger
+from acker.core.parquet import columns_of
+from acker.core.retry import delay_after
+from acker.core.schemas import EVENTS, LEDGER
+from acker.core.timeouts import Turn
+from tests.kit.histories import Scenario, Step, ledgers, written
+from tests.kit.random_histories import histories
+from tests.kit.scenarios import SCENARIOS
 
 COLUMNS = [column.name for column in fields(LedgerRow)]
 

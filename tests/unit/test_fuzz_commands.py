@@ -8,10 +8,10 @@ from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from acker.errors import AckerError, SettingsError
-from pipeline import tasks
-from pipeline.cli import main
-from pipeline.selection import MOST_POSITIONS, parse_position
+from acker.airflow import tasks
+from acker.cli.commands import main
+from acker.core.errors import AckerError, SettingsError
+from acker.operations.selection import MOST_POSITIONS, parse_position
 from tests.unit.fuzzed import ODD, REASON, folded
 
 TEXTS = st.text(max_size=30) | st.sampled_from(

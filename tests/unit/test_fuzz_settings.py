@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from acker.errors import ServerError, SettingsError
-from pipeline import server
-from pipeline.session import connect
-from pipeline.settings import Settings
+from acker.core.errors import ServerError, SettingsError
+from acker.runtime import server
+from acker.runtime.sessions import connect
+from acker.runtime.settings import Settings
 
 NAMES = (
     "PIPELINE_HOME",

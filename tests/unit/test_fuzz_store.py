@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acker.errors import AckerError, StoreError
-from acker.ledger import newest_fold
-from acker.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
-from acker.tables import append_rows, query
-from pipeline.acking import fold
-from pipeline.reports import audit_report, status_report
-from pipeline.selection import Selection, select
-from pipeline.trace import trace_report
+from acker.core.delta import append_rows, query
+from acker.core.errors import AckerError, StoreError
+from acker.core.ledger import newest_fold
+from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
+from acker.operations.fold import fold
+from acker.operations.selection import Selection, select
+from acker.reports.audit import audit_report
+from acker.reports.status import status_report
+from acker.reports.trace import trace_report
 from tests.unit.fuzzed import NOW, ODD, copy, event, log, shop
 
 FAR = NOW.replace(year=9998)

@@ -11,17 +11,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from acker.errors import StoreError
-from acker.events import Event, LedgerRow, State
-from acker.frames import collect, columns_of
-from acker.job import FoldRequest, live_rows, run_fold
-from acker.ledger import Fold, Live, fold_counts, highest_attempt, live_counts, newest_fold
-from acker.oracle import Ledger
-from acker.retry import delay_after
-from acker.schemas import EVENTS, LEDGER
-from acker.seals import sealed_events
-from acker.tables import Store, append_rows, query
-from tests.histories import (
+from acker.core.checksums import sealed_events
+from acker.core.delta import Store, append_rows, query
+from acker.core.errors import StoreError
+from acker.core.events import Event, LedgerRow, State
+from acker.core.fold_job import FoldRequest, run_fold
+from acker.core.ledger import Fold, Live, fold_counts, highest_attempt, live_counts, live_rows, newest_fold
+from acker.core.oracle import Ledger
+from acker.core.parquet import collect, columns_of
+from acker.core.retry import delay_after
+from acker.core.schemas import EVENTS, LEDGER
+from tests.kit.histories import (
     RETRY,
     SOURCE,
     START,

@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from acker.schemas import BATCHES, LEDGER, SCHEMAS
-from acker.tables import Store, append_rows
-from pipeline.journal import Batch, Journal
+from acker.core.delta import Store, append_rows
+from acker.core.schemas import BATCHES, LEDGER, SCHEMAS
+from acker.journal.batch import Batch
+from acker.journal.journal import Journal
 
 ROUNDS = 40
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

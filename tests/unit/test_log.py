@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from acker.errors import StoreError
-from acker.frames import columns_of
-from acker.log import LogRequest, run_log
-from acker.schemas import EVENTS
-from acker.seals import sealed_events
-from acker.tables import Store
+from acker.core.checksums import sealed_events
+from acker.core.delta import Store
+from acker.core.errors import StoreError
+from acker.core.log import LogRequest, run_log
+from acker.core.parquet import columns_of
+from acker.core.schemas import EVENTS
 
 
 def test_a_batch_that_nobody_wrote_acks_nothing(store_uri: str) -> None:

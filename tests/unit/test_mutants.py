@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from pipeline.settings import PROJECT_ROOT
+from tests.kit import ROOT
 from tests.mutants.listed import MUTANTS, Mutant, markdown
 
 by_name = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -13,7 +13,7 @@ by_name = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.n
 
 @by_name
 def test_no_mutant_is_stale(mutant: Mutant) -> None:
-    code = (PROJECT_ROOT / mutant.file).read_text()
+    code = (ROOT / mutant.file).read_text()
     assert mutant.applied_to(code) != code
 
 
@@ -21,7 +21,7 @@ def test_no_mutant_is_stale(mutant: Mutant) -> None:
 def test_the_tests_that_catch_a_mutant_are_there(mutant: Mutant) -> None:
     for test in mutant.tests:
         file, _, name = test.partition("::")
-        assert f"def {name.partition('[')[0]}(" in (PROJECT_ROOT / file).read_text()
+        assert f"def {name.partition('[')[0]}(" in (ROOT / file).read_text()
 
 
 def test_a_stale_mutant_is_named() -> None:
@@ -35,6 +35,6 @@ def test_mutants_have_names_of_their_own() -> None:
 
 
 def test_the_docs_list_the_mutants() -> None:
-    docs = (PROJECT_ROOT / "docs" / "testing.md").read_text()
+    docs = (ROOT / "docs" / "testing.md").read_text()
     (table,) = re.findall(r"^\| mutant .*(?:\n\|.*)*", docs, re.MULTILINE)
     assert table == markdown(MUTANTS)  # python -m tests.mutants --list

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acker.events import Event, Kind, LedgerRow, State
-from acker.oracle import Ledger, fold
-from acker.retry import ExponentialBackoff
-from acker.timeouts import Timeouts, Turn
-from tests.histories import (
+from acker.core.events import Event, Kind, LedgerRow, State
+from acker.core.oracle import Ledger, fold
+from acker.core.retry import ExponentialBackoff
+from acker.core.timeouts import Timeouts, Turn
+from tests.kit.histories import (
     SOURCE,
     START,
     A,
@@ -31,8 +31,8 @@ from tests.histories import (
     step,
     written,
 )
-from tests.random_histories import emission, histories, tree
-from tests.scenarios import SCENARIOS
+from tests.kit.random_histories import emission, histories, tree
+from tests.kit.scenarios import SCENARIOS
 
 Message = tuple[str | None, str | None, int | None]
 

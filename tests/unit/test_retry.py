@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from acker.errors import SettingsError
-from acker.retry import ExponentialBackoff, RetryPolicy, delay_after
+from acker.core.errors import SettingsError
+from acker.core.retry import ExponentialBackoff, RetryPolicy, delay_after
 
 
 def delays(policy: RetryPolicy, failures: int) -> list[float | None]:

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from acker.errors import SettingsError
-from pipeline.settings import PROJECT_ROOT, Settings, positive_number
+from acker.core.errors import SettingsError
+from acker.runtime.settings import Settings, positive_number
 
 
 def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
@@ -11,7 +11,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
     assert Settings.from_env({}) == Settings(
         home=tmp_path / "data",
         store=str(tmp_path / "data" / "store"),
-        topologies=("pipeline.examples.wordcount:topology",),
+        topologies=("pipeline.wordcount:topology",),
         remote=None,
         token=None,
         server_address="127.0.0.1",
@@ -26,7 +26,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
         dead_letters_allowed=0,
         backlog_allowed=1_000_000,
         acker_late_minutes=15,
-        jars=PROJECT_ROOT / "jars",
+        jars=None,
     )
 
 
@@ -90,7 +90,7 @@ def test_a_relative_store_becomes_absolute(tmp_path, monkeypatch):
         ("PIPELINE_STORE", __file__, "Set it to a folder"),
         ("PIPELINE_STORE", "s3://bucket/store", "a URI of file, s3a"),
         ("PIPELINE_STORE", "file:store", "file:///"),
-        ("PIPELINE_TOPOLOGIES", "pipeline.examples.wordcount", "package.module:attribute"),
+        ("PIPELINE_TOPOLOGIES", "pipeline.wordcount", "package.module:attribute"),
         ("SPARK_REMOTE", "local[*]", "sc://host:port"),
         ("SPARK_REMOTE", "sc://", "sc://host:port"),
         ("PIPELINE_DRIVER_MEMORY", "lots", "such as 4g"),

@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from acker.errors import SettingsError
-from acker.timeouts import Timeouts, Turn
+from acker.core.errors import SettingsError
+from acker.core.timeouts import Timeouts, Turn
 
 TEN_MINUTES = timedelta(minutes=10)
 FOUR_WINDOWS = Timeouts(TEN_MINUTES, windows=4)

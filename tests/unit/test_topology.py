@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
-from acker.errors import SettingsError, TopologyError
-from pipeline.aggregates import Count
-from pipeline.collector import RichBolt
-from pipeline.spouts import DeltaSpout
-from pipeline.topology import Topology, duration
+from acker.components.collector import RichBolt
+from acker.core.errors import SettingsError, TopologyError
+from acker.spouts import DeltaSpout
+from acker.targets.aggregates import Count
+from acker.topology.topology import Topology, duration
 
 SOURCE = DeltaSpout("source", key="id")
 

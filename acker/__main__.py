@@ -1,0 +1,5 @@
+"""`python -m acker`, as the command `acker`."""
+
+from acker.cli.commands import main
+
+main()

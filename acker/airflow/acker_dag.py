@@ -1,0 +1,64 @@
+"""`<topology>.acker`: the periodic fold, which decides what became of each message."""
+
+from typing import Any
+
+from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from acker.airflow.wiring import SETTINGS, dag_of, due, events, ledger, report
+from acker.runtime.manifest import Manifest
+
+DOC = """\
+Folds the new events of `{name}` into its ledger, whenever events were logged and at least by the clock,
+since messages also time out. The asset `{name}.ledger` shows what each fold decided.
+
+**When a task fails** nothing is half done: a fold is one commit, and the next one takes up what this one
+did not. `check` fails when a fold gave messages up: `acker audit {name}` lists them,
+`acker trace {name} MESSAGE` tells the story of one, and `{name}.replay` emits them again.
+"""
+
+
+def build(manifest: Manifest) -> DAG:
+    """The DAG of one topology."""
+    schedule = AssetOrTimeSchedule(
+        timetable=CronTriggerTimetable(SETTINGS.acker_schedule, timezone="UTC"), assets=[events(manifest)]
+    )
+    with dag_of(manifest, "acker", schedule, DOC.format(name=manifest.name)) as dag:
+        counts = _fold_task(manifest)
+        _due_task(manifest, counts)
+        _check_task(manifest, counts)
+    return dag
+
+
+def _fold_task(manifest: Manifest) -> Any:
+    @task(outlets=[ledger(manifest)], doc_md="Decides what became of each message. It needs no Spark.")
+    def fold() -> dict[str, int]:
+        from acker.airflow import tasks
+
+        return report(tasks.fold(tasks.open_run(manifest.name)))
+
+    return fold()
+
+
+def _due_task(manifest: Manifest, counts: Any) -> Any:
+    @task(task_id="due", outlets=[due(manifest)], doc_md=f"Starts `{manifest.name}.replay` if there are any.")
+    def are_due(counts: dict[str, int]) -> dict[str, int]:
+        if not counts["due"]:
+            raise AirflowSkipException("No message is due.")
+        return report({"due": counts["due"]})
+
+    return are_due(counts)
+
+
+def _check_task(manifest: Manifest, counts: Any) -> Any:
+    @task(retries=0, doc_md="Fails when the fold gave messages up.")
+    def check(counts: dict[str, int]) -> None:
+        dead, lost = counts.get("dead_letter", 0), counts.get("lost", 0)
+        if dead > SETTINGS.dead_letters_allowed or lost:
+            given_up = [f"{n:,} as {what}" for n, what in ((dead, "dead letters"), (lost, "lost")) if n]
+            raise AirflowFailException(
+                f"See `acker audit {manifest.name}`: "
+                f"fold {counts['fold']} gave up messages, {' and '.join(given_up)}."
+            )
+
+    return check(counts)

@@ -1,0 +1,45 @@
+"""`<topology>.maintain`: no rows and no files that nobody reads any more, and fewer and larger files."""
+
+from collections.abc import Callable
+from typing import Any
+
+from airflow.sdk import DAG, CronTriggerTimetable
+
+from acker.airflow.wiring import SETTINGS, dag_of, spark_task
+from acker.runtime.manifest import Manifest
+
+DOC = """\
+Keeps the tables of `{name}` small and quick to read. `trim` deletes tuples and events that no message in
+flight and no published table needs, once the tuples are {streams} hours old and the events {events}.
+`compact` rewrites small files. `vacuum` deletes files that no version of the last {files} hours refers to.
+
+**When a task fails** nothing is lost, and the next run does what this one did not.
+"""
+
+
+def build(manifest: Manifest) -> DAG:
+    """The DAG of one topology."""
+    schedule = CronTriggerTimetable(SETTINGS.maintain_schedule, timezone="UTC")
+    doc = DOC.format(
+        name=manifest.name,
+        streams=SETTINGS.stream_retention_hours,
+        events=SETTINGS.event_retention_hours,
+        files=SETTINGS.file_retention_hours,
+    )
+    with dag_of(manifest, "maintain", schedule, doc) as dag:
+        (
+            _maintain_task(manifest, "trim")
+            >> _maintain_task(manifest, "compact")
+            >> _maintain_task(manifest, "vacuum")
+        )
+    return dag
+
+
+def _maintain_task(manifest: Manifest, name: str) -> Any:
+    def step(spark: Any) -> dict[str, int]:
+        from acker.airflow import tasks
+
+        work: Callable[[Any], dict[str, int]] = getattr(tasks, name)
+        return work(tasks.open_run(manifest.name, spark))
+
+    return spark_task(name, step)

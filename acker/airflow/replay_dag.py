@@ -1,0 +1,135 @@
+"""`<topology>.replay`: emits messages again, those that are due by itself, others by hand from a form."""
+
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, Param, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from acker.airflow.wiring import SETTINGS, dag_of, due, events, replayed, spark_task
+from acker.core.quoting import markdown_code
+from acker.runtime.manifest import Manifest
+
+STATES = ["retrying", "acked", "dead_letter", "lost"]
+
+MATCHED = "{{ '{:,}'.format(ti.xcom_pull(task_ids='select', key='matched')) }}"
+CHOSEN = """\
+{% for name, value in params.items() if value %}
+- {{ name }}: {{ (value | join(', ') if value is not string and value is iterable else value) | as_code }}
+{%- endfor %}
+
+Rejecting leaves every message as it is.
+"""
+
+DOC = """\
+Emits messages of `{name}` again. Started by itself, or with no state chosen, it takes those whose next
+attempt is due. **To replay by hand**, trigger it and choose states in the form; messages in flight are
+left alone. Of acked messages the published rows are replaced once the new attempt is acked.
+
+A replay of more than {limit:,} messages waits for a person's approval. Who asked for what and why is kept
+in the table `replay_requests`.
+
+**When a task fails** try it again: what was planned is finished, and no attempt is emitted twice.
+"""
+
+
+def build(manifest: Manifest) -> DAG:
+    """The DAG of one topology."""
+    doc = DOC.format(name=manifest.name, limit=SETTINGS.approval_limit)
+    # One run may wait for a person while others go on; they emit one after the other.
+    options = {"params": form(manifest), "user_defined_filters": {"as_code": markdown_code}}
+    with dag_of(manifest, "replay", [due(manifest)], doc, **options, max_active_runs=16) as dag:
+        select = _select_task(manifest)
+        approve = ApprovalOperator(
+            task_id="approve",
+            subject=f"Replay {MATCHED} messages of {manifest.name}?",
+            body=CHOSEN,
+        )
+        emit = _emit_task(manifest)
+        select >> [approve, emit]
+        approve >> emit
+    return dag
+
+
+def form(manifest: Manifest) -> dict[str, Param]:
+    """The fields of the trigger form; Airflow checks each by its schema."""
+    spouts = [spout.name for spout in manifest.spouts]
+    when: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
+    return {
+        "states": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "enum": STATES},
+            examples=STATES,
+            description="Choose by each message's newest state. None: those whose next attempt is due.",
+        ),
+        "spout": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, *spouts],
+            values_display={"null": "any"},
+            description="Only this spout's.",
+        ),
+        "positions": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "pattern": "^.+:-?[0-9]+$"},
+            description="Only these of the chosen spout, each PARTITION:OFFSET, one a line: argparse.py:882.",
+        ),
+        "since": Param(None, **when, description="Only those emitted at this time or later."),
+        "until": Param(None, **when, description="Only those emitted at this time or earlier."),
+        "reason": Param(None, type=["null", "string"], description="Only those whose reason contains this."),
+        "limit": Param(None, type=["null", "integer"], minimum=1, description="At most so many messages."),
+        "why": Param(None, type=["null", "string"], maxLength=1000, description="Kept in replay_requests."),
+        "dry_run": Param(False, type="boolean", description="Only count what would be replayed."),
+    }
+
+
+def _select_task(manifest: Manifest) -> Any:
+    @task.branch(
+        task_id="select", doc_md="Counts what the form selects, and asks for approval if it is much."
+    )
+    def select() -> str | None:
+        from acker.airflow import tasks
+        from acker.core.errors import AckerError
+
+        context = get_current_context()
+        params = context["params"]
+        if not params["states"]:
+            narrowed = [key for key in params if key not in ("states", "why") and params[key]]
+            if narrowed:
+                raise AirflowFailException(
+                    f"{', '.join(narrowed)} narrow a choice of states, and none is chosen. Choose states too."
+                )
+            return "emit"
+        try:
+            counts = tasks.match(manifest.name, params)
+        except AckerError as error:
+            raise AirflowFailException(str(error)) from error
+        context["ti"].xcom_push(key="matched", value=counts["matched"])
+        tasks.log.info("%s messages match; %s more are in flight.", counts["matched"], counts["in_flight"])
+        if params["dry_run"]:
+            return None
+        return "approve" if counts["matched"] > SETTINGS.approval_limit else "emit"
+
+    return select()
+
+
+def _emit_task(manifest: Manifest) -> Any:
+    def step(spark: Any) -> dict[str, int]:
+        from acker.airflow import tasks
+
+        context = get_current_context()
+        run, params, dag_run = tasks.open_run(manifest.name, spark), context["params"], context["dag_run"]
+        if not params["states"]:
+            return tasks.replay_due(run)
+        who = dag_run.triggering_user_name or "airflow"
+        return tasks.replay_by_hand(run, params, who, dag_run.run_id)
+
+    return spark_task(
+        "emit",
+        step,
+        outlets=[events(manifest), replayed(manifest)],
+        max_active_tis_per_dag=1,
+        trigger_rule="none_failed_min_one_success",
+    )

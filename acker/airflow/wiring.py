@@ -1,0 +1,110 @@
+"""What the DAGs share: the registered topologies, the assets, and how a task runs a step.
+
+Nothing here imports Spark or a topology. The tasks do, when they run.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Asset, get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from acker.runtime.manifest import Manifest, registered_manifests
+from acker.runtime.settings import Settings
+
+SETTINGS = Settings.from_env()
+MANIFESTS, FAULTS = registered_manifests(SETTINGS)
+
+SPARK = "spark_connect"  # the Airflow connection to the Spark Connect server
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DESCRIPTIONS = {
+    "run": "Runs the spouts, the bolts, and publishes what is complete.",
+    "acker": "Decides what became of each message.",
+    "replay": "Emits messages again: those that are due, or by hand from a form.",
+    "maintain": "Trims, compacts and vacuums the tables.",
+}
+RETRIES = 2
+RETRY_DELAY = timedelta(seconds=10)
+
+
+def events(manifest: Manifest) -> Asset:
+    """The topology's events: updated when a batch was logged."""
+    return _asset(manifest, "events")
+
+
+def ledger(manifest: Manifest) -> Asset:
+    """Its ledger: updated by every fold, with what became of the messages."""
+    return _asset(manifest, "ledger")
+
+
+def due(manifest: Manifest) -> Asset:
+    """The messages whose next attempt is due: updated when there are any."""
+    return Asset(f"{manifest.name}.due", uri=f"acker://{manifest.name}/due", group="acker")
+
+
+def replayed(manifest: Manifest) -> Asset:
+    """The messages that a replay has emitted: updated so that the bolts take them on at once."""
+    return Asset(f"{manifest.name}.replayed", uri=f"acker://{manifest.name}/replayed", group="acker")
+
+
+def published(manifest: Manifest, stream: str) -> Asset:
+    """A published table, under its own path or URI, on which other DAGs can be scheduled."""
+    return Asset(f"{manifest.name}.{stream}", uri=_uri(manifest.tables[stream]), group="published")
+
+
+def _asset(manifest: Manifest, table: str) -> Asset:
+    return Asset(
+        f"{manifest.name}.{table}", uri=_uri(f"{SETTINGS.store}/{manifest.name}/{table}"), group="acker"
+    )
+
+
+def _uri(path: str) -> str:
+    return path if "://" in path else f"file://{path}"
+
+
+def dag_of(manifest: Manifest, kind: str, schedule: Any, doc: str, **options: Any) -> DAG:
+    """An empty DAG `<topology>.<kind>` with what all of them have in common."""
+    return DAG(
+        f"{manifest.name}.{kind}",
+        description=DESCRIPTIONS[kind],
+        schedule=schedule,
+        start_date=START,
+        catchup=False,
+        doc_md=doc,
+        tags=["acker", manifest.name],
+        default_args={"retries": RETRIES, "retry_delay": RETRY_DELAY, "owner": manifest.name},
+        **{"max_active_runs": 1, **options},
+    )
+
+
+def spark_task(task_id: str, step: Callable[..., dict[str, int]], **options: Any) -> Any:
+    """A task with a Spark session of its own; it is skipped where `step` finds nothing to do.
+
+    Args:
+        task_id: the task's name.
+        step: called with the session; returns counts, which go to the outlets as metadata.
+        options: of the operator.
+    """
+
+    @task.pyspark(task_id=task_id, conn_id=SPARK, **options)
+    def run_step(spark: Any) -> dict[str, int]:
+        return report(step(spark))
+
+    return run_step()  # type: ignore[call-arg, misc] # the operator passes the session
+
+
+def report(counts: dict[str, int]) -> dict[str, int]:
+    """Attach counts to the task's outlets, or skip the task where there are none."""
+    if not counts:
+        raise AirflowSkipException("There was nothing to do.")
+    context = get_current_context()
+    for asset in context["task"].outlets:
+        context["outlet_events"][asset].extra = {**counts}
+    return counts
+
+
+def is_last_try() -> bool:
+    """Whether Airflow gives the task up when this try fails."""
+    instance = get_current_context()["ti"]
+    return bool(instance.try_number > instance.max_tries)

@@ -1,0 +1,137 @@
+"""Tables for people."""
+
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from acker.core.audit import Audit
+from acker.core.quoting import printable
+from acker.runtime.manifest import Manifest
+
+if TYPE_CHECKING:
+    from acker.reports.trace import Entry
+
+_LISTED = 10  # findings printed; --json has the rest
+_FURTHEST = 3  # partitions that are behind and are named; --json has the rest
+_COLOURS = {
+    "acked": "green",
+    "published": "green",
+    "dead_letter": "red",
+    "lost": "red",
+    "failed by": "yellow",
+}
+
+
+def _text(value: str, style: str = "") -> Text:
+    """A text of whoever wrote it, which is neither markup nor a terminal's command."""
+    return Text(printable(value), style=style)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=_text(title), title_justify="left", box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def pairs(values: dict[str, Any]) -> None:
+    """Names and numbers on one line."""
+    _console().print(", ".join(f"{name} {value:,}" for name, value in values.items()))
+
+
+def audit(result: Audit) -> None:
+    """An audit: the counts, what is wrong, and the verdict last."""
+    console = _console()
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("messages")
+    table.add_column("", justify="right")
+    counted = ("emitted", "acked", "pending", "retrying", "dead_letter", "lost", "unexpected", "duplicated")
+    for name in (*counted, "recovered", "unpublished"):
+        value = getattr(result, name)
+        bad = value and name in ("lost", "unexpected", "duplicated")
+        table.add_row(name, _text(f"{value:,}", "red" if bad else ""))
+    console.print(table)
+    for title, found in {"dead letters": result.dead_letters, **result.findings}.items():
+        if not found:
+            continue
+        console.print(f"{title}:")
+        for finding in found[:_LISTED]:
+            console.print(_text(f"  {finding.message}  {finding.why}"))
+        if len(found) > _LISTED:
+            console.print(f"  … and {len(found) - _LISTED:,} more; --json lists them")
+    console.print(_text(f"verdict: {result.verdict}", "bold green" if result.passed else "bold red"))
+
+
+def status(result: dict[str, Any]) -> None:
+    """Where everything stands."""
+    console = _console()
+    table = _table(
+        f"{result['topology']} in {result['store']}", "component", "batches logged", "to take", "newest"
+    )
+    for row in result["components"]:
+        logged = f"{row['logged']:,}" + (" (one unfinished)" if row["unfinished"] else "")
+        waiting = ", ".join(f"{n} of {name}" for name, n in row["waiting_batches"].items() if n)
+        newest = f"{row['planned_at']:%Y-%m-%d %H:%M:%S}" if row["planned_at"] else "never"
+        table.add_row(row["component"], logged, waiting or "-", newest)
+    console.print(table)
+    states = ", ".join(f"{n:,} {state}" for state, n in sorted(result["states"].items())) or "no messages"
+    folded = (
+        f"fold {result['fold']} at {result['folded_at']:%Y-%m-%d %H:%M:%S}"
+        if result["fold"]
+        else "no fold yet"
+    )
+    console.print(f"acker: {folded}; attempts: {states}; due for replay: {result['due']:,}")
+    for row in result["published"]:
+        console.print(_text(f"{row['component']} is published to {row['to']} up to fold {row['fold']}"))
+    by_spout: dict[str, list[dict[str, Any]]] = {}
+    for row in result["positions"]:
+        by_spout.setdefault(row["spout"], []).append(row)
+    for spout, rows in by_spout.items():
+        console.print(_text(f"{spout}: {_positions(rows)}"))
+
+
+def _positions(rows: list[dict[str, Any]]) -> str:
+    """How far a spout's partitions are: the only one, or how many there are and which are furthest behind."""
+    if len(rows) == 1:
+        return f"emitted up to {rows[0]['emitted_upto']:,}, committed up to {_committed(rows[0])}"
+    behind = sorted((row for row in rows if row["behind"]), key=lambda row: -row["behind"])
+    furthest = ", ".join(
+        f"{row['source_partition']} ({_committed(row)} of {row['emitted_upto']:,})"
+        for row in behind[:_FURTHEST]
+    )
+    counts = f"{len(rows):,} partitions, {len(behind):,} of them behind"
+    return f"{counts}; furthest: {furthest}" if behind else counts
+
+
+def _committed(row: dict[str, Any]) -> str:
+    return "none" if row["committed_upto"] is None else f"{row['committed_upto']:,}"
+
+
+def trace(message: str, entries: list["Entry"]) -> None:
+    """A message's story, oldest first."""
+    table = _table(message, "time (UTC)", "try", "what", "who", "no.", "detail")
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+    for entry in entries:
+        at = f"{entry.at:%Y-%m-%d %H:%M:%S}" if entry.at else "?"
+        what = _text(entry.what, _COLOURS.get(entry.what, ""))
+        who, detail = _text(entry.component), _text(entry.detail)
+        table.add_row(at, str(entry.attempt), what, who, str(entry.batch), detail)
+    _console().print(table)
+
+
+def manifest(value: Manifest) -> None:
+    """A topology's components: what each reads, where it publishes, what it says of itself."""
+    table = _table(f"topology {value.name}", "component", "reads", "publishes to", "")
+    for component in value.components:
+        reads = ", ".join(component.inputs) or "its source"
+        tables = ", ".join(value.tables[stream] for stream in value.published_by(component.name))
+        table.add_row(component.name, reads, _text(tables), Text(printable(component.doc, keep="\n")))
+    _console().print(table)

@@ -1,0 +1,59 @@
+"""Seals: a checksum over rows that are committed together, which is kept in a row beside them.
+
+Delta keeps its transaction numbers when a table's rows are restored, edited or lost, so a number says that
+something was committed once, and a seal whether it is still there, all of it and as it was.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import reduce
+from operator import add
+
+import polars as pl
+
+from acker.core.events import Kind, State
+from acker.core.ids import hash64
+
+# What is decided by. Who is told of it (the message's name, the reason, times) is not sealed.
+_OF_EVENTS = ("root_id", "ack_val", "emitted", "consumed", "source_offset", "attempt", "replaces", "joined")
+_OF_LEDGER = ("root_id", "ack_val", "outstanding", "source_offset", "attempt", "batch", "replaces", "joined")
+
+
+def seal_of_events() -> pl.Expr:
+    """The seal of some events, an aggregate; 0 of none. Their order does not matter."""
+    return _seal("kind", [kind.value for kind in Kind], _OF_EVENTS)
+
+
+def seal_of_ledger() -> pl.Expr:
+    """The seal of some rows of the ledger, as `seal_of_events`."""
+    return _seal("state", [state.value for state in State], _OF_LEDGER)
+
+
+def sealed_events(
+    events: pl.DataFrame, component: str, batch: int, tuples: int, now: datetime
+) -> pl.DataFrame:
+    """The events of a batch, and before them the batch's own row with their seal.
+
+    Args:
+        events: with all columns of the table.
+        tuples: how many rows the batch has in its stream.
+    """
+    own = {"kind": Kind.BATCH.value, "emitted": tuples, "consumed": 0, "component": component}
+    row = pl.DataFrame([own | {"batch": batch, "logged_at": now}], events.schema)
+    seal = pl.lit(events.select(seal_of_events()).item(), pl.Int64)
+    return pl.concat([row.with_columns(ack_val=seal), events])
+
+
+def _seal(word: str, words: Sequence[str], numbers: Sequence[str]) -> pl.Expr:
+    """XOR over the rows of a sum over the columns, each times an odd number of its own.
+
+    A row that is there twice breaks it as one that is gone.
+    """
+    spelled = pl.col(word).cast(pl.Enum(words), strict=False).to_physical() + 1
+    values = {word: spelled} | {name: pl.col(name) for name in numbers}
+    parts = [
+        value.fill_null(0).cast(pl.Int64).reinterpret(signed=False)
+        * pl.lit(hash64(name) % 2**64 | 1, pl.UInt64)
+        for name, value in values.items()
+    ]
+    return reduce(add, parts).reinterpret(signed=True).bitwise_xor().fill_null(0)

@@ -1,0 +1,254 @@
+"""The only Delta reads and writes of the store, in appends that Delta's transaction ids make idempotent.
+
+Each table has one kind of writer. Streams and published tables are Spark's, which holds the user's rows. The
+store's own tables are written with the `deltalake` package, which takes milliseconds for a row where Spark
+takes half a second; with it, too, a client reads what it must know before it plans.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import takewhile
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from acker.core.errors import StoreError
+from acker.core.schemas import SCHEMAS
+
+WAY_OUT = 'See "Damage and the way out" in docs/operations.md.'
+
+_REFUSED = (DeltaError, OSError)  # the second where the log cannot be written, as on a full disk
+_STYLE = re.compile(r"\x1b\[[0-9;]*m|↳")
+_FRAME = re.compile(r"\s*(\d+: |at /|stack backtrace)", re.IGNORECASE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def open_table(path: str, version: int | None = None) -> DeltaTable | None:
+    """The Delta table at a path or URI, or None where there is none yet."""
+    try:
+        return DeltaTable(path, version=version)
+    except TableNotFoundError:
+        return None
+    except Exception as error:
+        raise StoreError(f"The Delta table {path} cannot be read: {said(error)} {WAY_OUT}") from error
+
+
+def said(error: Exception) -> str:
+    """What an error of a library says, as a sentence, without a trace of the library's own."""
+    lines = takewhile(lambda line: not _FRAME.match(line), _STYLE.sub("", str(error)).splitlines())
+    return f"{' '.join(line.strip() for line in lines).rstrip('. ')}."
+
+
+def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
+    """Rows of a SQL query over Delta tables, each under its keyword's name. Runs in this process.
+
+    Raises:
+        StoreError: a table's data cannot be read.
+    """
+    try:
+        builder = QueryBuilder()
+        for name, table in tables.items():
+            builder = builder.register(name, table)
+        found = arrow_table(builder.execute(sql))
+    except Exception as error:
+        paths = ", ".join(table.table_uri for table in tables.values())
+        raise StoreError(f"The data of {paths} cannot be read: {said(error)} {WAY_OUT}") from error
+    columns = [_values(found.column(name)) for name in found.column_names]
+    return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def in_batches(batches: Sequence[int], column: str = "_batch") -> str:
+    """A SQL condition on the batches of a stream's rows, on which files are skipped."""
+    if not batches:
+        return "false"
+    runs: list[list[int]] = []  # numbers that follow each other are a range
+    for number in sorted(batches):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return "(" + " OR ".join(f"{column} BETWEEN {low} AND {high}" for low, high in runs) + ")"
+
+
+def arrow_table(stream: Any) -> pa.Table:
+    """A PyArrow table from any Arrow stream; `pa.table` does the same, but imports pandas for it."""
+    return pa.RecordBatchReader.from_stream(stream).read_all()
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values; times as datetimes in UTC, for which PyArrow would import pandas (0.5 s)."""
+    if not pa.types.is_timestamp(column.type):
+        return list(column.to_pylist())
+    ticks = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+    return [None if tick is None else _EPOCH + timedelta(microseconds=tick) for tick in ticks]
+
+
+def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str, str] | None = None) -> None:
+    """Append `frame` in one commit that happens once per (app, number), however often it is called.
+
+    A number that is not above the app's last one is skipped by Delta without a word, so callers who
+    may have raced read back what they find. `options` reach the Delta writer.
+    """
+    writer = frame.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", number)
+    for key, value in (options or {}).items():
+        writer = writer.option(key, value)
+    try:
+        writer.save(path)
+    except PySparkException:
+        # Another client that commits the same number, or makes the table, at the same time has done the work.
+        if last_number(open_table(path), app) < number:
+            raise
+    table = open_table(path)
+    if table is None or last_number(table, app) < number:
+        raise StoreError(
+            f"The commit {app} {number} is not in {path} although it was written. "
+            "If the table was replaced or restored meanwhile, run the command again."
+        )
+
+
+def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> bool:
+    """Append `rows` without Spark, once per (app, number); see `append_all`."""
+    return append_all(table, rows, {app: number})
+
+
+def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool:
+    """Append `rows` without Spark in one commit that happens once for all of the (app, number) together.
+
+    Of clients that race, one's rows go in. `rows` is any Arrow stream. For tables that Spark never writes:
+    `deltalake` does not look at the numbers, but it refuses to commit where another commit of one of the
+    apps went in since `table` was opened; and what had gone in before is seen here.
+
+    Returns:
+        Whether this call's rows went in, and not another's.
+
+    Raises:
+        StoreError: the rows could not be committed.
+    """
+
+    def is_there(found: DeltaTable | None) -> bool:
+        return any(last_number(found, app) >= number for app, number in numbers.items())
+
+    if is_there(table):
+        return False
+    once = CommitProperties(app_transactions=[Transaction(app, number) for app, number in numbers.items()])
+    try:
+        write_deltalake(table, rows, mode="append", commit_properties=once)
+    except _REFUSED as error:
+        if not is_there(open_table(table.table_uri)):
+            which = ", ".join(f"{app} {number}" for app, number in numbers.items())
+            raise StoreError(
+                f"The commit {which} did not go into {table.table_uri}: {said(error)} Run the command again."
+            ) from error
+        return False
+    return True
+
+
+def last_number(table: DeltaTable | None, app: str) -> int:
+    """The newest number that `append` committed for `app`; 0 if there is none."""
+    if table is None:
+        return 0
+    version = table.transaction_version(app)
+    return 0 if version is None else version
+
+
+@cache
+def _own_schema(table: str) -> Schema:
+    return Schema.from_arrow(SCHEMAS[table].arrow())
+
+
+@dataclass(frozen=True)
+class Store:
+    """The Delta tables of one topology: one folder each, below `<uri>/<topology>`."""
+
+    uri: str
+    topology: str
+
+    def path(self, table: str) -> str:
+        """Path or URI of a table, by its name, or of a stream as `streams/<component>`."""
+        return f"{self.uri.rstrip('/')}/{self.topology}/{table}"
+
+    def open(self, table: str, version: int | None = None) -> DeltaTable | None:
+        """The table without Spark, or None where it does not exist yet.
+
+        Raises:
+            StoreError: it cannot be read, or is one of the store's own and has other columns.
+        """
+        found = open_table(self.path(table), version)
+        if found is not None and table in SCHEMAS and found.schema() != _own_schema(table):
+            raise StoreError(
+                f"The columns of {found.table_uri} are not those that it was made with. "
+                f"It was altered by hand; restore it to a version before that. {WAY_OUT}"
+            )
+        return found
+
+    def require(self, table: str, version: int | None = None) -> DeltaTable:
+        """The table without Spark.
+
+        Raises:
+            StoreError: it does not exist.
+        """
+        found = self.open(table, version)
+        if found is None:
+            raise StoreError(
+                f"There is no table {self.path(table)}. Has `acker run {self.topology}` run with this store?"
+            )
+        return found
+
+    def create(self) -> None:
+        """Create the store's own tables where they are missing.
+
+        Raises:
+            StoreError: one cannot be created.
+        """
+        for name, schema in SCHEMAS.items():
+            if self.open(name) is not None:
+                continue
+            try:
+                DeltaTable.create(
+                    self.path(name),
+                    schema.arrow(),
+                    partition_by=list(schema.partition_by),
+                    configuration=schema.table_properties(),
+                )
+            except _REFUSED as error:
+                if self.open(name) is None:  # else another client was faster
+                    raise StoreError(
+                        f"The table {self.path(name)} cannot be created: {said(error)}"
+                    ) from error
+
+    def change(self, table: str, change: Callable[[DeltaTable], dict[str, Any]]) -> dict[str, Any]:
+        """Rewrite a table that Spark does not write, and return what `deltalake` says of it.
+
+        Raises:
+            StoreError: it could not be rewritten; another commit may have been in the way.
+        """
+        try:
+            return change(self.require(table))
+        except _REFUSED as error:
+            raise StoreError(
+                f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {WAY_OUT}"
+            ) from error
+
+    def read(self, spark: SparkSession, table: str, version: int | None = None) -> DataFrame:
+        """The table in Spark, as of a version or as it stands."""
+        reader = spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.path(table))
+
+    def append(
+        self, frame: DataFrame, table: str, app: str, number: int, options: dict[str, str] | None = None
+    ) -> None:
+        """Append to a table of the store, once per (app, number); see `append` of this module."""
+        append(frame, self.path(table), app, number, options)
+
+    def last_number(self, table: str, app: str, version: int | None = None) -> int:
+        """The newest number that was appended for `app`; 0 where there is none or no table."""
+        return last_number(self.open(table, version), app)

@@ -1,0 +1,395 @@
+"""One fold: from the live rows and the new events to the ledger's next rows. Polars frames in and out.
+
+Nothing here reads a clock or a table, so the same inputs give the same rows. `oracle` says the same in
+plain Python.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from acker.core.events import LIVE, Kind, State
+from acker.core.parquet import collect, columns_of
+from acker.core.schemas import LEDGER
+from acker.core.timeouts import Timeouts, Turn
+
+TWICE = "emitted twice"
+SPOUT_GONE = "spout is no longer in the topology"
+PARTNER_SETTLED = "joined with a message that has settled"
+
+_MESSAGE = ["spout", "source_partition", "source_offset"]
+_MICROSECOND = timedelta(microseconds=1)
+_TYPES = columns_of(LEDGER)
+
+
+def timeout_reason(timeout: timedelta | None) -> str:
+    """Reason of an attempt that was not complete in time."""
+    return f"not complete within {timeout}"
+
+
+@dataclass(frozen=True)
+class FoldInput:
+    """What one fold reads, at fixed versions.
+
+    Args:
+        live: pending and retrying rows of the newest fold (`ledger`).
+        settled: settled rows of all folds; read only where a replay is to replace what was acked.
+        events: rows of `events` that no fold has seen.
+        waiting: column `root_id`, the roots of tuples that a bolt has yet to take.
+        spouts: names of the spouts that the topology has now.
+        delays: seconds to wait after the failure of attempt 1, 2, …, None where the message is given
+            up; as long as the highest attempt among the live rows and the new inits.
+    """
+
+    live: pl.LazyFrame
+    settled: pl.LazyFrame
+    events: pl.LazyFrame
+    waiting: pl.LazyFrame
+    spouts: Collection[str]
+    delays: Sequence[float | None]
+    turn: Turn
+    timeouts: Timeouts
+    now: datetime
+
+    @property
+    def pending(self) -> pl.LazyFrame:
+        """The roots in flight."""
+        return self.live.filter(pl.col("state") == State.PENDING)
+
+    @property
+    def inits(self) -> pl.LazyFrame:
+        """The new events that emit a root."""
+        return self.events.filter(pl.col("kind") == Kind.INIT)
+
+    @property
+    def losses(self) -> pl.LazyFrame:
+        """The new events that say so instead of emitting one."""
+        return self.events.filter(pl.col("kind") == Kind.LOST)
+
+
+def ledger_rows(fold: FoldInput) -> pl.DataFrame:
+    """Every row that this fold adds to the ledger, but for its own.
+
+    Columns are those of `ledger` that a fold decides, and `live` (bool), which tells which rows live on.
+    """
+    others = _still_retrying(fold)
+    decided, replacing = _replaced_together(_decided(fold), others, fold)
+    decided = _settled_together(decided, pl.concat([_joined(fold), replacing]))
+    parts = [_settled_or_pending(decided, fold), _followers(decided, fold), others]
+    typed = [part.cast({name: _TYPES[name] for name in part.columns if name in _TYPES}) for part in parts]
+    return pl.concat(typed, how="diagonal")
+
+
+def _decided(fold: FoldInput) -> pl.DataFrame:
+    """One row per root that has been emitted or lost, with its `state` and `superseded` (bool)."""
+    roots = _balances(fold).join(_successors(fold), on=_MESSAGE, how="left")
+    roots = roots.join(_reports(fold), on="root_id", how="left")
+    roots = roots.join(fold.waiting.unique().with_columns(waits=True), on="root_id", how="left")
+    is_lost = pl.col("inits") == 0
+    roots = roots.with_columns(
+        superseded=(pl.col("successor") > pl.col("attempt")).fill_null(False), expired=_expired(fold)
+    ).with_columns(
+        state=pl.when(is_lost)
+        .then(pl.lit(State.LOST))
+        .when(pl.col("superseded") | (pl.col("fails") > 0) | (pl.col("inits") > 1))
+        .then(pl.lit(State.FAILED))
+        .when((pl.col("ack_val") == 0) & (pl.col("outstanding") == 0))
+        .then(pl.lit(State.ACKED))
+        .when("expired")
+        .then(pl.lit(State.TIMED_OUT))
+        .otherwise(pl.lit(State.PENDING))
+    )
+    reason = (
+        pl.when(is_lost)
+        .then("lost_reason")
+        .when("superseded")
+        .then(pl.format("superseded by attempt {}", "successor"))
+        .when(pl.col("fails") > 0)
+        .then("fail_reason")
+        .when(pl.col("inits") > 1)
+        .then(pl.lit(TWICE))
+        .when(pl.col("state") == State.TIMED_OUT)
+        .then(pl.lit(timeout_reason(fold.timeouts.message_timeout)))
+    )
+    failed = (pl.col("state") == State.FAILED) & ~pl.col("superseded")
+    rows = roots.select(
+        "root_id",
+        *_MESSAGE,
+        "attempt",
+        "state",
+        *(pl.when(is_lost).then(0).otherwise(name).alias(name) for name in ("ack_val", "outstanding")),
+        reason.alias("reason"),
+        pl.when(failed).then("fail_component").alias("component"),
+        "batch",
+        pl.when(~is_lost).then("turn").alias("turn"),
+        "replaces",
+        pl.lit(None, pl.Int64).alias("joined"),
+        "emitted_at",
+        "superseded",
+        "events",
+    )
+    return collect(rows)
+
+
+def _joined(fold: FoldInput) -> pl.DataFrame:
+    """Pairs of roots that share a tuple: `root_id`, `joined`."""
+    linked = pl.concat([fold.pending, fold.events.filter(pl.col("kind") == Kind.JOIN)], how="diagonal")
+    return collect(linked.select("root_id", "joined").drop_nulls().unique())
+
+
+def _replaced_together(
+    decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`decided`, and pairs of attempts that are to replace, by a replay, what was acked together.
+
+    They share no tuple yet. As long as one of them is still to come the others are not complete, and fail
+    where none will come.
+
+    Args:
+        others: rows of this fold of messages without an attempt in flight.
+    """
+    newest = decided.filter((pl.col("state") != State.LOST) & ~pl.col("superseded"))
+    replacing = newest.select("root_id", "replaces").drop_nulls()
+    if replacing.is_empty():
+        return decided, pl.DataFrame(schema={"root_id": pl.Int64, "joined": pl.Int64})
+    acked = fold.settled.filter((pl.col("state") == State.ACKED) & pl.col("joined").is_not_null())
+    there = acked.join(replacing.lazy(), left_on="root_id", right_on="replaces", how="semi")
+    members = acked.join(there, on="joined", how="semi").select(
+        *_MESSAGE, replaces="root_id", group="joined", acked_in="attempt"
+    )
+    groups = (
+        members.join(replacing.lazy(), on="replaces", how="left")
+        .join(_ends(decided, others, fold), on=_MESSAGE, how="left")
+        .with_columns(missing=pl.col("root_id").is_null())
+        .with_columns(end=pl.when(pl.col("missing") & (pl.col("ended_in") > pl.col("acked_in"))).then("end"))
+        .with_columns(
+            pl.col("missing").any().over("group"),
+            pl.col("end").min().over("group"),
+            joined=pl.col("root_id").min().over("group"),
+        )
+        .select("root_id", "joined", "missing", "end")
+        .drop_nulls("root_id")
+    )
+    links = collect(groups)
+    in_flight, end = pl.col("state").is_in([State.PENDING, State.ACKED]), pl.col("end")
+    ends = in_flight & end.is_not_null()
+    missing = (pl.col("state") == State.ACKED) & pl.col("missing").fill_null(False)
+    found = decided.join(links.drop("joined"), on="root_id", how="left").with_columns(
+        pl.when(ends)
+        .then(pl.lit(State.FAILED))
+        .when(missing)
+        .then(pl.lit(State.PENDING))
+        .otherwise("state")
+        .alias("state"),
+        pl.when(ends)
+        .then(pl.format("to be replaced together with {}", "end"))
+        .otherwise("reason")
+        .alias("reason"),
+    )
+    return found.select(decided.columns), links.select("root_id", "joined")
+
+
+def _ends(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.LazyFrame:
+    """Per message that is given up or lost and not in flight: in which attempt, and a sentence's `end`."""
+    columns = [*_MESSAGE, "attempt", "state"]
+    now = pl.concat([decided.select(columns), others.select(columns)]).lazy()
+    ended = pl.concat([fold.settled.select(columns), now.cast({"attempt": pl.Int32})])
+    named = pl.format("{}:{}:{}, which is {}", *_MESSAGE, "state")
+    return (
+        ended.filter(pl.col("state").is_in([State.DEAD_LETTER, State.LOST]))
+        .join(now.filter(pl.col("state").is_in(LIVE)), on=_MESSAGE, how="anti")
+        .sort("attempt", "state")
+        .group_by(_MESSAGE, maintain_order=True)
+        .agg(ended_in=pl.col("attempt").last(), end=named.last())
+    )
+
+
+def _settled_together(decided: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+    """`decided`, but that roots which are linked are acked as a whole or fail as a whole.
+
+    Until then those that are complete stay pending. A root that is in flight no more cannot be acked with
+    the others.
+    """
+    if links.is_empty():
+        return decided
+    groups = connected(links)
+    attempts = decided.filter(pl.col("state") != State.LOST).drop("joined")
+    members = groups.join(attempts, on="root_id", how="left").sort("root_id")
+    state, in_flight = pl.col("state"), pl.col("state").is_in([State.PENDING, State.ACKED])
+    name = pl.format("{}:{}:{}", *_MESSAGE)
+    why = pl.format("joined with {}: {}", name, "reason")
+    groups = members.group_by("joined").agg(
+        (state == State.ACKED).all(ignore_nulls=False).alias("complete"),
+        state.is_null().any().alias("settled"),
+        why.filter(~in_flight).first().alias("why"),
+        pl.col("component").filter(~in_flight).first().alias("whose"),
+    )
+    fault = pl.coalesce("why", pl.when("settled").then(pl.lit(PARTNER_SETTLED)))
+    together = (
+        members.filter(state.is_not_null())
+        .join(groups, on="joined")
+        .with_columns(
+            pl.when(in_flight & fault.is_not_null()).then(fault).otherwise("reason").alias("reason"),
+            pl.when(in_flight & fault.is_not_null()).then("whose").otherwise("component").alias("component"),
+            pl.when(in_flight & fault.is_not_null())
+            .then(pl.lit(State.FAILED))
+            .when((state == State.ACKED) & ~pl.col("complete"))
+            .then(pl.lit(State.PENDING))
+            .otherwise("state")
+            .alias("state"),
+        )
+    )
+    alone = decided.join(together, on="root_id", how="anti")
+    return pl.concat([alone, together.select(decided.columns)])
+
+
+def connected(links: pl.DataFrame) -> pl.DataFrame:
+    """Every root of some links, and as `joined` the smallest that it is linked to over any number of them.
+
+    Args:
+        links: pairs of roots, columns `root_id` and `joined`.
+    """
+    pairs = pl.concat([links, links.select(root_id="joined", joined="root_id")]).rename({"joined": "other"})
+    before, found = None, _smallest(pairs.select("root_id", joined=pl.min_horizontal("root_id", "other")))
+    while before is None or not found.equals(before):
+        before, label = found, found.rename({"root_id": "other"})
+        near = pairs.join(label, on="other").select("root_id", "joined")
+        far = found.join(label.rename({"other": "joined", "joined": "far"}), on="joined")
+        found = _smallest(pl.concat([found, near, far.select("root_id", joined="far")]))
+    return found
+
+
+def _smallest(labels: pl.DataFrame) -> pl.DataFrame:
+    return labels.group_by("root_id").agg(pl.col("joined").min()).sort("root_id")
+
+
+def _balances(fold: FoldInput) -> pl.LazyFrame:
+    """Per root that was emitted or lost: XOR, what is outstanding, inits, fails, losses, events, message."""
+    kind = pl.col("kind")
+    description = [*_MESSAGE, "attempt", "batch", "replaces", "emitted_at"]
+    columns = ["root_id", "kind", "ack_val", "outstanding", "turn", "events", *description]
+    starts = kind.is_in([Kind.INIT, Kind.RESET])  # of all events these alone start the time again
+    events = fold.events.with_columns(
+        outstanding=pl.col("emitted") - pl.col("consumed"),
+        turn=pl.when(starts).then(pl.lit(fold.turn.number, pl.Int64)),
+        events=pl.lit(1, pl.Int64),
+        batch=pl.when(kind.is_in([Kind.INIT, Kind.LOST])).then("batch"),
+        emitted_at=pl.when(kind == Kind.INIT).then("logged_at"),
+    )
+    pending = fold.pending.with_columns(kind=pl.lit(Kind.INIT), events=pl.lit(0, pl.Int64))
+    sums = (
+        pl.concat([pending.select(columns), events.select(columns)])
+        .group_by("root_id")
+        .agg(
+            pl.col("ack_val").bitwise_xor(),
+            pl.col("outstanding").sum(),
+            pl.col("events").sum(),
+            (kind == Kind.INIT).sum().alias("inits"),
+            (kind == Kind.FAIL).sum().alias("fails"),
+            (kind == Kind.LOST).sum().alias("losses"),
+            pl.col("turn").max(),
+            # A root that was emitted twice has described itself twice, and alike but for the time.
+            *(pl.col(name).min() for name in description),
+        )
+    )
+    return sums.filter((pl.col("inits") > 0) | (pl.col("losses") > 0))  # the others are late
+
+
+def _reports(fold: FoldInput) -> pl.LazyFrame:
+    """Per root that failed or was lost: its first failure, and why it was lost."""
+    order = ["logged_at", "component", "batch", "reason"]
+    fails = (
+        fold.events.filter(pl.col("kind") == Kind.FAIL)
+        .sort(order)
+        .group_by("root_id")
+        .agg(fail_component=pl.col("component").first(), fail_reason=pl.col("reason").first())
+    )
+    losses = fold.losses.group_by("root_id").agg(pl.col("reason").min().alias("lost_reason"))
+    return fails.join(losses, on="root_id", how="full", coalesce=True)
+
+
+def _successors(fold: FoldInput) -> pl.LazyFrame:
+    """Per message that was emitted more than once, its highest attempt in flight."""
+    both = pl.concat([fold.pending.select(*_MESSAGE, "attempt"), fold.inits.select(*_MESSAGE, "attempt")])
+    later = both.filter(pl.col("attempt") > 1)
+    return later.group_by(_MESSAGE).agg(pl.col("attempt").max().alias("successor"))
+
+
+def _expired(fold: FoldInput) -> pl.Expr:
+    """A root whose tuples wait for a bolt's batch is not too old, unless past the hard limit."""
+    turns, hard_turns = fold.timeouts.turns, fold.timeouts.hard_turns
+    age = fold.turn.number - pl.col("turn")
+    expired = pl.lit(False) if turns is None else (age >= turns) & pl.col("waits").is_null()
+    return expired if hard_turns is None else expired | (age >= hard_turns)
+
+
+def _settled_or_pending(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
+    """Each decided row as it goes into the ledger."""
+    live = pl.col("state") == State.PENDING
+    return decided.select(
+        pl.exclude("superseded"),
+        pl.when(~live).then(fold.now).alias("settled_at"),
+        live.alias("live"),
+    )
+
+
+def _followers(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
+    """What follows each failed attempt: a `retrying` row if there is a delay for it, else a `dead_letter`."""
+    micros = [None if s is None else timedelta(seconds=s) // _MICROSECOND for s in fold.delays]
+    delays = pl.DataFrame(
+        {"attempt": range(1, len(micros) + 1), "delay": micros},
+        {"attempt": pl.Int32, "delay": pl.Int64},
+    )
+    failed = decided.filter(
+        pl.col("state").is_in([State.FAILED, State.TIMED_OUT]) & ~pl.col("superseded")
+    ).join(delays, on="attempt", how="left")
+    again = pl.col("delay").is_not_null()
+    return failed.select(
+        "root_id",
+        *_MESSAGE,
+        (pl.col("attempt") + again.cast(pl.Int32)).alias("attempt"),
+        pl.when(again).then(pl.lit(State.RETRYING)).otherwise(pl.lit(State.DEAD_LETTER)).alias("state"),
+        *(pl.when(again).then(0).otherwise(name).alias(name) for name in ("ack_val", "outstanding")),
+        "reason",
+        "component",
+        *(pl.when(~again).then(name).alias(name) for name in ("batch", "turn", "joined")),
+        "replaces",
+        "emitted_at",
+        pl.when(again).then(pl.lit(fold.now) + pl.duration(microseconds="delay")).alias("retry_at"),
+        pl.when(~again).then(fold.now).alias("settled_at"),
+        pl.lit(0).alias("events"),
+        again.alias("live"),
+    )
+
+
+def _still_retrying(fold: FoldInput) -> pl.DataFrame:
+    """Messages that go on waiting for their next attempt, and those whose spout is gone, as `lost`."""
+    arrived = (
+        pl.concat([fold.inits, fold.losses])
+        .filter(pl.col("attempt") > 1)
+        .group_by(_MESSAGE)
+        .agg(pl.col("attempt").max().alias("arrived"))
+    )
+    waiting = fold.live.filter(pl.col("state") == State.RETRYING).join(arrived, on=_MESSAGE, how="left")
+    gone = ~pl.col("spout").is_in(list(fold.spouts))
+    rows = waiting.filter((pl.col("arrived") < pl.col("attempt")).fill_null(True)).select(
+        "root_id",
+        *_MESSAGE,
+        "attempt",
+        pl.when(gone).then(pl.lit(State.LOST)).otherwise("state").alias("state"),
+        "ack_val",
+        "outstanding",
+        pl.when(gone).then(pl.lit(SPOUT_GONE)).otherwise("reason").alias("reason"),
+        pl.when(~gone).then("component").alias("component"),
+        "batch",
+        "turn",
+        "replaces",
+        "emitted_at",
+        pl.when(~gone).then("retry_at").alias("retry_at"),
+        pl.when(gone).then(fold.now).alias("settled_at"),
+        pl.lit(0).alias("events"),
+        (~gone).alias("live"),
+    )
+    return collect(rows)

@@ -1,0 +1,168 @@
+"""The acker job: read at fixed versions, fold, and commit the whole result at once."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+import pyarrow as pa
+
+from acker.core.checksums import seal_of_events, seal_of_ledger
+from acker.core.delta import Store, append_rows
+from acker.core.events import Kind
+from acker.core.fold import FoldInput, ledger_rows
+from acker.core.integrity import broken_fold, refuse_broken_batches
+from acker.core.ledger import APP, Fold, live_rows, read_fold, settled_rows, unfolded
+from acker.core.parquet import collect, columns_of, scan
+from acker.core.schemas import EVENTS, LEDGER, SCHEMAS, of_stream
+from acker.core.streams import Rows, by_each_root
+from acker.core.timeouts import Timeouts, Turn
+
+
+@dataclass(frozen=True)
+class FoldRequest:
+    """What to fold, all of it fixed before anything is computed.
+
+    Args:
+        previous: the newest fold, None before the first.
+        events_version: of the events table, up to which to fold.
+        logged: component -> its newest batch logged at that version.
+        waiting: stream -> batches of it that a bolt has yet to take.
+        spouts: see `FoldInput`.
+        delays: see `FoldInput`.
+    """
+
+    previous: Fold | None
+    events_version: int
+    logged: Mapping[str, int]
+    waiting: Mapping[str, Sequence[int]]
+    spouts: Collection[str]
+    delays: Sequence[float | None]
+    timeouts: Timeouts
+    now: datetime
+
+    @property
+    def number(self) -> int:
+        """Of the fold to come."""
+        return 1 if self.previous is None else self.previous.number + 1
+
+    @property
+    def turn(self) -> Turn:
+        """Where the window stands in it."""
+        return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
+
+
+def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
+    """Fold once.
+
+    Returns:
+        The row of the fold that has this number now, and whether it is ours and not a faster client's.
+
+    Raises:
+        StoreError: events or live rows could not be read, or the fold not be committed.
+    """
+    events = _new_events(store, request)
+    fold = FoldInput(
+        live=_live(store, request.previous),
+        settled=settled_rows(store, request.previous),
+        events=events.lazy(),
+        waiting=_waiting(store, request.waiting),
+        spouts=request.spouts,
+        delays=request.delays,
+        turn=request.turn,
+        timeouts=request.timeouts,
+        now=request.now,
+    )
+    number = pl.lit(request.number, pl.Int64)
+    decided = ledger_rows(fold)
+    rows = decided.select(
+        pl.exclude("live"),
+        pl.when("live").then(number).alias("live_in"),
+        number.alias("fold"),
+        pl.lit(request.events_version, pl.Int64).alias("events_version"),
+        pl.lit(request.now).alias("folded_at"),
+    )
+    seals = [
+        decided.filter(live).select(seal_of_ledger()).item() for live in (~pl.col("live"), pl.col("live"))
+    ]
+    own = _own_row(request, events.height, *seals)
+    both = pa.concat_tables([own, _arrow(rows)], promote_options="default")
+    is_ours = append_rows(store.require(LEDGER), both, APP, request.number)
+    return read_fold(store.require(LEDGER), request.number), is_ours
+
+
+def _live(store: Store, fold: Fold | None) -> pl.LazyFrame:
+    """`live_rows`, which are all there and as the fold wrote them."""
+    rows = collect(live_rows(store, fold))
+    if fold is not None and rows.select(seal_of_ledger()).item() != fold.live_seal:
+        raise broken_fold(store, fold.number)
+    return rows.lazy()
+
+
+def _new_events(store: Store, request: FoldRequest) -> pl.DataFrame:
+    """Events of the batches that no fold has seen, at the fixed version, without the batches' own.
+
+    Raises:
+        StoreError: they are not those that were logged. One of them could settle what it knows nothing of.
+    """
+    new = unfolded(request.previous, request.logged)
+    table = store.require(EVENTS, request.events_version)
+    rows = scan(table.file_uris(file_pruning_predicate=new), columns_of(EVENTS)).filter(pl.sql_expr(new))
+    is_batch = pl.col("kind").eq_missing(pl.lit(Kind.BATCH))
+    batches, events = collect(rows.filter(is_batch)), collect(rows.filter(~is_batch))
+    folded = request.previous.logged if request.previous else {}
+    logged = [
+        (name, batch) for name, n in request.logged.items() for batch in range(folded.get(name, 0) + 1, n + 1)
+    ]
+    found = batches.select(pl.len(), pl.col("ack_val").bitwise_xor().fill_null(0)).row(0)
+    if found != (len(logged), events.select(seal_of_events()).item()):
+        refuse_broken_batches(table, batches, events.lazy(), logged)
+    return events
+
+
+def _waiting(store: Store, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame:
+    """Roots (`root_id`) of the tuples of some batches of some streams."""
+    parts = [pl.LazyFrame(schema={"_root_id": pl.Int64})]
+    for name, batches in waiting.items():
+        rows = Rows.of(store, name, batches)
+        mine = pl.sql_expr(f"_kind IS NULL AND {of_stream(name, rows.columns)} AND {rows.where}")
+        parts.append(by_each_root(scan(rows.files, rows.columns).filter(mine)).select("_root_id"))
+    return pl.concat(parts).select(pl.col("_root_id").alias("root_id")).drop_nulls()
+
+
+def _arrow(rows: pl.DataFrame) -> pa.Table:
+    """Rows of the ledger as it has them, in the order of its columns."""
+    columns = [field for field in SCHEMAS[LEDGER].arrow() if field.name in rows.columns]
+    return rows.select([field.name for field in columns]).to_arrow().cast(pa.schema(columns))
+
+
+def _own_row(request: FoldRequest, events: int, settled: int, live: int) -> pa.Table:
+    """The fold's row of itself.
+
+    Args:
+        events: all that it read, the late ones included.
+        settled: the seal of the rows that it settled.
+        live: the seal of its live rows.
+    """
+    row = {
+        "fold": request.number,
+        "events_version": request.events_version,
+        "turn": request.turn.number,
+        "window": request.turn.window,
+        "events": events,
+        "ack_val": settled,
+        "outstanding": live,
+        "folded_at": request.now,
+    }
+    own = _arrow(pl.DataFrame([row], columns_of(LEDGER)))
+    # Polars has no type for a map, and PyArrow imports pandas for Python's values: twice the time of a fold.
+    ends, names, newest = (
+        pl.Series(list(values), dtype=kind).to_arrow()
+        for values, kind in (
+            ((0, len(request.logged)), pl.Int32()),
+            (request.logged.keys(), pl.String()),
+            (request.logged.values(), pl.Int64()),
+        )
+    )
+    logged = pa.MapArray.from_arrays(ends, names.cast(pa.string()), newest)
+    return own.append_column("logged", logged).select(SCHEMAS[LEDGER].arrow().names)

@@ -1,0 +1,68 @@
+"""Ids of roots and of tuples: 64 well-mixed bits each.
+
+A tuple's id is never stored. A file of a Delta table has a name of its own and never changes, so a row's
+number in its file tells it from all others, and its id on an edge is a hash of the three. A row read by two
+bolts is two edges, as in Storm.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from functools import reduce
+from operator import xor
+
+import polars as pl
+
+from acker.core.schemas import component_of, edge
+
+# The constants of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
+_GAMMA = 0x9E3779B97F4A7C15
+_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LAST_SHIFT = 31
+
+
+def hash64(text: str) -> int:
+    """A signed 64-bit hash of `text`, the same on every machine and in every process."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def tuple_ids(emitter: str, consumers: Sequence[str], file: str, row: pl.Expr) -> pl.Expr:
+    """XOR of the ids that a row of the emitter's stream has, one per consumer; 0 where nobody reads it.
+
+    Args:
+        file: the name of the row's file, without its folder.
+        row: the row's number in the file.
+    """
+    ids = [_random(_unsigned(_seed(emitter, consumer, file)), row) for consumer in consumers]
+    return reduce(xor, ids).reinterpret(signed=True) if ids else pl.lit(0, pl.Int64)
+
+
+def held_ids(held: pl.DataFrame, consumer: str) -> pl.DataFrame:
+    """Add to tuples that a consumer holds back the `id` of each on its edge to the consumer.
+
+    Args:
+        held: columns `stream` (by which it came), `file` and `row`, where it lies.
+    """
+    files = held.select("stream", "file").unique()
+    seeds = [_seed(component_of(stream), edge(stream, consumer), file) for stream, file in files.rows()]
+    seeded = held.join(files.with_columns(seed=pl.Series(seeds, dtype=pl.UInt64)), on=["stream", "file"])
+    return seeded.with_columns(id=_random(pl.col("seed"), pl.col("row")).reinterpret(signed=True))
+
+
+def _seed(emitter: str, consumer: str, file: str) -> int:
+    return hash64(f"{emitter}>{consumer}/{file}") % 2**64
+
+
+def _random(seed: pl.Expr, index: pl.Expr) -> pl.Expr:
+    """The `index`-th number of the SplitMix64 generator of a seed; UInt64, whose products wrap around."""
+    state = index.cast(pl.UInt64) * _unsigned(_GAMMA) + seed
+    for shift, factor in _MIX:
+        state = _shifted(state, shift) * _unsigned(factor)
+    return _shifted(state, _LAST_SHIFT)
+
+
+def _shifted(state: pl.Expr, bits: int) -> pl.Expr:
+    return state ^ (state // _unsigned(2**bits))
+
+
+def _unsigned(value: int) -> pl.Expr:
+    return pl.lit(value, pl.UInt64)

@@ -1,0 +1,164 @@
+"""The ledger as clients read it: the newest fold, what is live in it, and each message's story."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+from deltalake import DeltaTable
+
+from acker.core.delta import WAY_OUT, Store, last_number, query
+from acker.core.errors import StoreError
+from acker.core.parquet import columns_of, scan
+from acker.core.schemas import LEDGER
+from acker.core.timeouts import Turn
+
+APP = "fold"
+
+# The ledger now: the newest fold's live rows and every settled row. In both dialects, Spark's and
+# DataFusion's; {fold} is the number of the newest fold.
+NOW = "root_id IS NOT NULL AND (live_in IS NULL OR live_in = {fold})"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The row that each fold writes of itself."""
+
+    number: int
+    events_version: int  # of the events table that it folded up to
+    turn: Turn
+    logged: dict[str, int]  # component -> the newest batch whose events it folded
+    events: int = 0  # rows of events that it read
+    folded_at: datetime | None = None
+    ledger_version: int = 0  # a version of the ledger that holds the fold
+    live_seal: int = field(default=0, compare=False)  # of its live rows, see `seals`
+
+
+def newest_fold(store: Store) -> Fold | None:
+    """The newest fold, or None before the first.
+
+    Raises:
+        StoreError: the ledger names a newest fold whose row is not there.
+    """
+    table = store.open(LEDGER)
+    number = last_number(table, APP)
+    if table is None or number == 0:
+        return None
+    return read_fold(table, number)
+
+
+def live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
+    """Pending and retrying rows of a fold, at the version at which the fold was found."""
+    if fold is None:
+        return scan([], columns_of(LEDGER))
+    table = store.require(LEDGER, fold.ledger_version)
+    return scan(table.file_uris(file_pruning_predicate=f"live_in = {fold.number}"), columns_of(LEDGER))
+
+
+def settled_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
+    """Settled rows of all folds up to one, at the version at which it was found."""
+    if fold is None:
+        return scan([], columns_of(LEDGER))
+    table = store.require(LEDGER, fold.ledger_version)
+    files = table.file_uris(file_pruning_predicate="live_in IS NULL")
+    return scan(files, columns_of(LEDGER)).filter(
+        pl.col("live_in").is_null() & (pl.col("fold") <= fold.number)
+    )
+
+
+def read_fold(table: DeltaTable, number: int) -> Fold:
+    """The row of one fold.
+
+    Raises:
+        StoreError: it is not there.
+    """
+    columns = 'fold, events_version, turn, "window", logged, events, folded_at, outstanding'
+    rows = query(
+        f"SELECT {columns} FROM ledger WHERE fold = {number} AND live_in IS NULL AND root_id IS NULL",
+        ledger=table,
+    )
+    if len(rows) != 1:
+        raise StoreError(
+            f"The ledger {table.table_uri} has {len(rows)} rows for its newest fold, {number}, instead of "
+            f"one. It was restored or edited by hand; restore it to a version that holds the fold. {WAY_OUT}"
+        )
+    return _fold(rows[0], table.version())
+
+
+def _fold(row: dict[str, Any], version: int) -> Fold:
+    return Fold(
+        number=row["fold"],
+        events_version=row["events_version"],
+        turn=Turn(row["turn"], row["window"]),
+        logged=dict(row["logged"]),
+        events=row["events"],
+        folded_at=row["folded_at"],
+        ledger_version=version,
+        live_seal=row["outstanding"] or 0,
+    )
+
+
+def unfolded(fold: Fold | None, logged: Mapping[str, int]) -> str:
+    """A SQL condition on the events that a fold has not seen, on which files are skipped.
+
+    They are found by component and batch, and not by the change data feed, which reads every commit's
+    files on top of the log.
+
+    Args:
+        fold: None before the first.
+        logged: component -> its newest batch to look at.
+    """
+    folded = fold.logged if fold else {}
+    ranges = [
+        f"(component = '{name}' AND batch > {folded.get(name, 0)} AND batch <= {newest})"
+        for name, newest in logged.items()
+        if newest > folded.get(name, 0)
+    ]
+    return " OR ".join(ranges) or "false"
+
+
+def fold_counts(store: Store, fold: Fold) -> dict[str, int]:
+    """Rows by state that a fold wrote, its live ones included, and `late`, the events of settled roots.
+
+    A fold counts the events that it read, and each of its rows those that went into it: the others
+    found no live root and no init.
+    """
+    rows = query(
+        f"SELECT state, count(*) AS n, sum(events) AS events FROM ledger "
+        f"WHERE fold = {fold.number} AND root_id IS NOT NULL GROUP BY state ORDER BY state",
+        ledger=store.require(LEDGER, fold.ledger_version),
+    )
+    counts = {row["state"]: row["n"] for row in rows}
+    return {**counts, "late": fold.events - sum(row["events"] for row in rows)}
+
+
+@dataclass(frozen=True)
+class Live:
+    """How many messages are not settled as of a fold."""
+
+    pending: int = 0
+    retrying: int = 0
+    due: int = 0  # of the retrying ones, those whose next attempt is due
+
+
+def live_counts(store: Store, fold: Fold, now: datetime) -> Live:
+    """Count the live rows of a fold. It reads those and no history."""
+    (row,) = query(
+        f"""SELECT count(*) FILTER (WHERE state = 'pending') AS pending,
+            count(*) FILTER (WHERE state = 'retrying') AS retrying,
+            count(*) FILTER (WHERE state = 'retrying'
+                AND retry_at <= to_timestamp('{now.isoformat()}')) AS due
+            FROM ledger WHERE live_in = {fold.number}""",
+        ledger=store.require(LEDGER, fold.ledger_version),
+    )
+    return Live(**row)
+
+
+def highest_attempt(store: Store, fold: Fold) -> int:
+    """The highest attempt among a fold's live rows, 1 where there are none."""
+    (row,) = query(
+        f"SELECT max(attempt) AS highest FROM ledger WHERE live_in = {fold.number}",
+        ledger=store.require(LEDGER, fold.ledger_version),
+    )
+    return row["highest"] or 1

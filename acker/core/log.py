@@ -1,0 +1,200 @@
+"""The events of a batch: per root what a component consumed and emitted, read from committed rows.
+
+A batch's own stream tells what it emitted, failed and holds back, its inputs' streams what it was given. It
+consumed what it was given and what the batch before had held back, but for what it holds back itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+
+from acker.core.checksums import sealed_events
+from acker.core.delta import Store, append_rows
+from acker.core.events import Kind
+from acker.core.ids import held_ids, tuple_ids
+from acker.core.parquet import collect, columns_of, file_name, scan
+from acker.core.schemas import EVENTS, HELD, SPOUT_COLUMNS, component_of, edge, of_stream, stream, stream_of
+from acker.core.streams import Rows, by_each_root, rows_by_batch
+
+_EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an input
+_ZERO = pl.lit(0, pl.Int64)
+_NO_TUPLES = {name: _ZERO for name in ("ack_val", "emitted", "consumed")}
+_EDGES = pl.Int16  # how many consumers a tuple has
+
+
+@dataclass(frozen=True)
+class LogRequest:
+    """A batch whose rows are in its component's stream, or that fails all its inputs.
+
+    Args:
+        edges: the consumers at the time.
+        inputs: stream -> the batches of it that a bolt's batch consumed; None for a spout's batch.
+        failed: why all messages of the inputs fail; nothing was written then. None: it was written.
+    """
+
+    component: str
+    batch: int
+    edges: Sequence[str]
+    inputs: Mapping[str, Sequence[int]] | None
+    now: datetime
+    failed: str | None = None
+
+
+def run_log(store: Store, request: LogRequest) -> None:
+    """Append the events of a batch in one commit; once, however often it is called.
+
+    Raises:
+        StoreError: a stream could not be read, or the events not be committed.
+    """
+    columns = columns_of(EVENTS)
+    if request.failed is None:
+        store.require(stream(request.component))  # without it nothing was written, and nothing is acked
+    events_of = _spout_events if request.inputs is None else _bolt_events
+    events = (events_of if request.failed is None else _failed_events)(store, request).with_columns(
+        component=pl.lit(request.component), batch=pl.lit(request.batch), logged_at=pl.lit(request.now)
+    )
+    missing = {name: pl.lit(None) for name in columns if name not in events.collect_schema()}
+    rows = collect(events.with_columns(**missing).select(columns.names()).cast(columns))
+    tuples = rows_by_batch(store, request.component).get(request.batch, 0)
+    sealed = sealed_events(rows, request.component, request.batch, tuples, request.now)
+    append_rows(store.require(EVENTS), sealed, request.component, request.batch)
+
+
+def _spout_events(store: Store, request: LogRequest) -> pl.LazyFrame:
+    """One row per message, an init or a lost; and a fail for one that was emitted and could not be read."""
+    rows = _rows(store, request.component, [request.batch], request.edges)
+    rows = rows.filter(pl.col("_root_id").is_not_null())  # the others are not tracked
+    lost, failed = pl.col("_kind") == Kind.LOST, pl.col("_kind") == Kind.FAIL
+    message = [
+        pl.col("_root_id").alias("root_id"),
+        pl.when(_EMITTED).then("id").otherwise(0).alias("ack_val"),
+        pl.when(_EMITTED).then("edges").otherwise(0).alias("emitted"),
+        pl.lit(0).alias("consumed"),
+        pl.lit(request.component).alias("spout"),
+        *(pl.col(column).alias(column.removeprefix("_")) for column in SPOUT_COLUMNS),
+    ]
+    first = rows.select(
+        *message,
+        pl.when(lost).then(pl.lit(Kind.LOST)).otherwise(pl.lit(Kind.INIT)).alias("kind"),
+        pl.when(lost).then("_error").alias("reason"),
+    )
+    fails = rows.filter(failed).select(
+        *message, pl.lit(Kind.FAIL).alias("kind"), pl.col("_error").alias("reason")
+    )
+    return pl.concat([first, fails])
+
+
+def _bolt_events(store: Store, request: LogRequest) -> pl.LazyFrame:
+    """One row per root: the XOR of the ids that were consumed and emitted, and how many of each.
+
+    Beside it a row without tuples for each reset, and for each root that shares a tuple with a smaller one.
+    """
+    own = _rows(store, request.component, [request.batch], request.edges)
+    columns = own.collect_schema().names()
+    consumed = _consumed(store, request, own)
+    failed = by_each_root(own.filter(pl.col("_kind") == Kind.FAIL))
+    failed = failed.group_by("_root_id").agg(reason=pl.col("_error").min())
+    if request.edges:  # else nobody is to consume what the bolt emitted
+        emitted = _by_root(own.filter(_EMITTED))
+        both = consumed.join(emitted, on="_root_id", how="full", coalesce=True, suffix="_emitted")
+    else:
+        both = consumed.with_columns(id_emitted=_ZERO, edges_emitted=_ZERO)
+    rows = both.join(failed.with_columns(kind=pl.lit(Kind.FAIL)), on="_root_id", how="left").select(
+        pl.col("_root_id").alias("root_id"),
+        pl.col("kind").fill_null(Kind.ACK),
+        (pl.col("id").fill_null(0) ^ pl.col("id_emitted").fill_null(0)).alias("ack_val"),
+        pl.col("edges_emitted").fill_null(0).alias("emitted"),
+        pl.col("edges").fill_null(0).alias("consumed"),
+        "reason",
+    )
+    if "_held" in columns:  # a root whose tuples are all held back has moved nothing
+        moved = (pl.col("ack_val") != 0) | (pl.col("emitted") != 0) | (pl.col("consumed") != 0)
+        rows = pl.concat([rows.filter(moved | (pl.col("kind") == Kind.FAIL)), _resets(own)], how="diagonal")
+    return pl.concat([rows, _joins(own)], how="diagonal") if "_root_ids" in columns else rows
+
+
+def _consumed(store: Store, request: LogRequest, own: pl.LazyFrame) -> pl.LazyFrame:
+    """Per root the XOR of the ids of the tuples that the bolt consumed, and `edges`, how many there are."""
+    assert request.inputs is not None
+    parts = [pl.LazyFrame(schema={"_root_id": pl.Int64, "id": pl.Int64, "edges": _EDGES})]
+    for name, batches in request.inputs.items():
+        rows = _rows(store, name, batches, [edge(name, request.component)])
+        mine = pl.sql_expr(of_stream(name, rows.collect_schema().names()))
+        parts.append(rows.filter(mine & _EMITTED))
+    if "_held" in own.collect_schema():
+        before = _rows(store, request.component, [request.batch - 1])
+        parts.append(_held(before, request.component))
+        parts.append(_held(own, request.component).with_columns(edges=pl.lit(-1, _EDGES)))
+    return _by_root(pl.concat(parts, how="diagonal"))
+
+
+def _held(rows: pl.LazyFrame, consumer: str) -> pl.LazyFrame:
+    """The tuples among the rows that the consumer holds back, each with its `id` on the edge to it."""
+    if "_held" not in rows.collect_schema():
+        return pl.LazyFrame()
+    roots = [name for name in ("_root_id", "_root_ids") if name in rows.collect_schema()]
+    held = collect(rows.filter(pl.col("_kind") == HELD).select(*roots, pl.col("_held").struct.unnest()))
+    # Each task of a bolt may hold the same tuple, which is one edge all the same.
+    held = held.unique(["stream", "file", "row"])
+    return held_ids(held, consumer).with_columns(edges=pl.lit(1, _EDGES)).lazy()
+
+
+def _resets(own: pl.LazyFrame) -> pl.LazyFrame:
+    """A `reset` for each root whose time is to start again."""
+    reset = by_each_root(own.filter(pl.col("_kind") == Kind.RESET))
+    return reset.select(root_id="_root_id", kind=pl.lit(Kind.RESET), **_NO_TUPLES).unique()
+
+
+def _joins(own: pl.LazyFrame) -> pl.LazyFrame:
+    """A `join` for each root of a tuple but the smallest, which it names."""
+    tuples = own.filter(_EMITTED & pl.col("_root_ids").is_not_null())
+    roots = tuples.select(root_id="_root_ids", joined="_root_id").explode("root_id")
+    others = roots.filter(pl.col("root_id") != pl.col("joined")).unique()
+    return others.with_columns(kind=pl.lit(Kind.JOIN), **_NO_TUPLES)
+
+
+def _failed_events(store: Store, request: LogRequest) -> pl.LazyFrame:
+    """One row per root of what the bolt was given or held back: all of it is consumed, and it fails."""
+    own = _rows(store, request.component, [request.batch])
+    return _consumed(store, request, own).select(
+        pl.col("_root_id").alias("root_id"),
+        pl.lit(Kind.FAIL).alias("kind"),
+        pl.col("id").alias("ack_val"),
+        _ZERO.alias("emitted"),
+        pl.col("edges").alias("consumed"),
+        pl.lit(request.failed).alias("reason"),
+    )
+
+
+def _by_root(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Per root of some tuples the XOR of their ids, and `edges`, how many these are."""
+    sums = by_each_root(rows).group_by("_root_id")
+    found = sums.agg(pl.col("id").bitwise_xor(), pl.col("edges").sum().cast(pl.Int64))
+    return found.filter(pl.col("_root_id").is_not_null())  # the others are not tracked
+
+
+def _rows(store: Store, emitter: str, batches: Sequence[int], edges: Sequence[str] = ()) -> pl.LazyFrame:
+    """Rows of some batches of a component, with their `id` on some edges and how many `edges` that is."""
+    rows = Rows.of(store, emitter, batches)
+    parts = [pl.LazyFrame(schema={**rows.columns, "id": pl.Int64, "edges": _EDGES})]
+    for file in rows.files:
+        ids, number = _on_edges(component_of(emitter), edges, file_name(file), "_stream" in rows.columns)
+        frame = scan([file], rows.columns, row="_row").with_columns(id=ids, edges=number.cast(_EDGES))
+        parts.append(frame.drop("_row"))
+    return pl.concat(parts).filter(pl.sql_expr(rows.where))
+
+
+def _on_edges(emitter: str, edges: Sequence[str], file: str, several: bool) -> tuple[pl.Expr, pl.Expr]:
+    """XOR of a row's ids on the edges of its stream, and how many these are."""
+    row = pl.col("_row")
+    if not several:
+        return tuple_ids(emitter, edges, file, row), pl.lit(len(edges))
+    ids, number = pl.lit(0, pl.Int64), pl.lit(0)
+    for name in {stream_of(each) for each in edges}:
+        mine = [each for each in edges if stream_of(each) == name]
+        is_mine = pl.col("_stream").is_null() if name is None else pl.col("_stream") == name
+        ids = pl.when(is_mine).then(tuple_ids(emitter, mine, file, row)).otherwise(ids)
+        number = pl.when(is_mine).then(len(mine)).otherwise(number)
+    return ids, number

@@ -1,0 +1,46 @@
+"""How text that somebody else has written goes into SQL, terminals and pages: as text, whatever it says.
+
+Names of columns, files and messages, reasons of failures and what people fill into forms may hold anything.
+"""
+
+import re
+
+from acker.core.errors import SettingsError
+
+
+def sql_text(value: str) -> str:
+    """A string literal of DataFusion, in which quotes alone are special."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def sql_name(name: str) -> str:
+    """A name for Spark: of a column, whose dots are no struct's fields, or of a table by its path."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""The text with each character that a terminal would obey instead of showing it as an escape: \x1b.
+
+    Args:
+        keep: characters that stay as they are all the same, such as the ends of lines.
+    """
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+
+
+def markdown_code(value: object) -> str:
+    """A value as code within a line of Markdown, where it is no link, no picture and no line of its own."""
+    text = printable(str(value))
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}{text}{fence}" if len(fence) == 1 else f"{fence} {text} {fence}"
+
+
+def check_text(what: str, text: str) -> None:
+    """Refuse a text that no table can hold, such as an argument whose bytes are not UTF-8.
+
+    Raises:
+        SettingsError: naming it.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise SettingsError(f"{what} {text!r:.200} is not valid UTF-8; write it as text.") from error

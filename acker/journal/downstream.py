@@ -1,0 +1,31 @@
+"""What a message caused: the batches that can hold tuples of some emissions."""
+
+from acker.core.schemas import LEDGER, component_of
+from acker.journal.journal import Journal
+
+
+def downstream_batches(journal: Journal, emissions: list[tuple[str, int]]) -> dict[str, list[int]]:
+    """Component -> its batches that can hold tuples caused by the given batches of spouts.
+
+    The journal says which batches each batch took in, so this walks down from batch to batch, also through
+    bolts that are gone, and a publish reads what its fold acked and not the stream's history.
+    """
+    reached: dict[str, set[int]] = {}
+    for spout, batch in emissions:
+        newest = journal.newest_number(spout)
+        if newest < batch:
+            raise journal.put_back(spout, newest, LEDGER, batch)
+        reached.setdefault(spout, set()).add(batch)
+    edges = journal.edges()
+    growing = list(reached)
+    while growing:
+        upstream = growing.pop(0)
+        numbers = sorted(reached[upstream])
+        readers = [(name, bolt) for name in edges if component_of(name) == upstream for bolt in edges[name]]
+        for name, bolt in readers:
+            batches = journal.since(bolt, name, numbers[0])
+            found = {batch.number for batch in batches if batch.is_given_any(name, numbers)}
+            if not found <= reached.setdefault(bolt, set()):
+                reached[bolt] |= found
+                growing.append(bolt)
+    return {component: sorted(numbers) for component, numbers in reached.items()}

@@ -1,0 +1,57 @@
+"""Maintenance of a topology's tables: fewer and larger files, and no files that nobody reads any more.
+
+Of the ledger, rows that were live in folds before the newest go: each fold writes anew what is live. Files
+of a stream stay as they are, since the ids of the tuples that wait in them rest on them.
+"""
+
+from typing import Any
+
+from deltalake import DeltaTable
+
+from acker.batches.run import Run
+from acker.core.ledger import newest_fold
+from acker.core.quoting import sql_name
+from acker.core.schemas import LEDGER, SCHEMAS, stream
+
+
+def compact(run: Run) -> dict[str, int]:
+    """Rewrite small files into larger ones. Returns how many files each table had fewer afterwards.
+
+    Everything else may run meanwhile.
+
+    Raises:
+        StoreError: another commit was in the way.
+    """
+    newest = newest_fold(run.store)
+    if newest is not None:
+        run.store.change(LEDGER, lambda table: table.delete(f"live_in < {newest.number}"))
+    saved = {}
+    for name in SCHEMAS:
+        metrics = run.store.change(name, _compact_settled if name == LEDGER else _compact)
+        saved[name] = metrics["numFilesRemoved"] - metrics["numFilesAdded"]
+    return saved
+
+
+def _compact(table: DeltaTable) -> dict[str, Any]:
+    return table.optimize.compact()
+
+
+def _compact_settled(ledger: DeltaTable) -> dict[str, Any]:
+    return ledger.optimize.compact([("live_in", "=", "")])  # the null partition
+
+
+def vacuum(run: Run, retention_hours: int) -> list[str]:
+    """Delete files that no version younger than the retention refers to. Returns the tables' names.
+
+    Each table is the business of the one writer that it has: streams are Spark's.
+    """
+    for name in SCHEMAS:
+        table = run.store.require(name)
+        # All files and not only those that the log still names as removed: checkpoints forget them, and what
+        # a killed write has left was never named.
+        table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True)
+    components = dict.fromkeys([*run.topology.components, *run.journal.components()])  # also those gone
+    streams = [stream(name) for name in components if run.store.open(stream(name)) is not None]
+    for name in streams:
+        run.spark.sql(f"VACUUM delta.{sql_name(run.store.path(name))} RETAIN {retention_hours} HOURS")
+    return [*SCHEMAS, *streams]

@@ -1,0 +1,86 @@
+"""Calling a topology's hooks after a fold."""
+
+import logging
+
+from acker.core.delta import Store, query
+from acker.core.events import State
+from acker.core.ledger import Fold
+from acker.core.schemas import LEDGER
+from acker.topology.hooks import Hook, Hooks, Message, Notice
+
+SAMPLE = 10  # messages in a notice, those with the lowest positions
+
+log = logging.getLogger(__name__)
+
+
+_ENDS = {Hook.ON_ACK: State.ACKED, Hook.ON_DEAD_LETTER: State.DEAD_LETTER, Hook.ON_LOST: State.LOST}
+_POSITION = "spout, source_partition, source_offset, attempt"
+
+
+def call_hooks(hooks: Hooks, store: Store, previous: Fold | None, fold: Fold) -> None:
+    """Tell a topology's hooks what a fold decided. One that raises stops neither the fold nor the others.
+
+    Args:
+        previous: the fold before it, None before the first.
+    """
+    for notice in _notices(list(hooks), store, previous, fold) if hooks else ():
+        for function in hooks[notice.hook]:
+            try:
+                function(notice)
+            except Exception:
+                log.exception(
+                    "The hook %s of %s raised when it was told of fold %s. The fold stands; "
+                    "the hook is not called again for it.",
+                    notice.hook,
+                    notice.topology,
+                    notice.fold,
+                )
+
+
+def _notices(hooks: list[Hook], store: Store, previous: Fold | None, fold: Fold) -> list[Notice]:
+    """A notice for each hook that has something to hear."""
+    ledger = store.require(LEDGER, fold.ledger_version)
+    conditions = {hook: _condition(hook, previous) for hook in hooks}
+    columns = ", ".join(
+        f"count(*) FILTER (WHERE {condition}) AS {hook}" for hook, condition in conditions.items()
+    )
+    (counts,) = query(f"{_told(fold)} SELECT {columns} FROM told", ledger=ledger)
+    samples = " UNION ALL ".join(
+        f"(SELECT '{hook}' AS hook, {_POSITION}, reason, component FROM told WHERE {conditions[hook]} "
+        f"ORDER BY {_POSITION} LIMIT {SAMPLE})"
+        for hook in hooks
+        if counts[hook]
+    )
+    if not samples:
+        return []
+    found: dict[Hook, list[Message]] = {}
+    for row in query(f"{_told(fold)} SELECT * FROM ({samples}) ORDER BY {_POSITION}", ledger=ledger):
+        found.setdefault(Hook(row.pop("hook")), []).append(Message(**row))
+    return [
+        Notice(store.topology, hook, fold.number, counts[hook], tuple(found[hook]))
+        for hook in Hook
+        if hook in found
+    ]
+
+
+def _told(fold: Fold) -> str:
+    """SQL of `told`, the rows that a fold wrote; `ended` is set where the fold ended an attempt of the root.
+
+    A retrying row keeps the root of the attempt before it, so it is new where that attempt ended.
+    """
+    return f"""
+        WITH rows AS (SELECT * FROM ledger WHERE fold = {fold.number} AND root_id IS NOT NULL),
+        attempts AS (SELECT root_id AS ended FROM rows WHERE state IN ('failed', 'timed_out')),
+        told AS (SELECT * FROM rows LEFT JOIN attempts ON root_id = ended)"""
+
+
+def _condition(hook: Hook, previous: Fold | None) -> str:
+    """A SQL condition on the rows of `told` that a hook hears of."""
+    if hook is Hook.ON_EMIT:
+        logged = previous.logged if previous else {}
+        seen = "".join(f"WHEN spout = '{name}' THEN {number} " for name, number in logged.items())
+        newest = f"CASE {seen}ELSE 0 END" if seen else "0"
+        return f"state IN ('pending', 'acked', 'failed', 'timed_out') AND batch > {newest}"
+    if hook is Hook.ON_RETRY:
+        return "state = 'retrying' AND ended IS NOT NULL"
+    return f"state = '{_ENDS[hook]}'"

@@ -1,0 +1,241 @@
+"""Which messages a replay by hand chooses, and why it may not."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from acker.core.audit import message_name
+from acker.core.delta import Store, query
+from acker.core.errors import SettingsError, TopologyError
+from acker.core.events import State
+from acker.core.ledger import NOW, Fold, newest_fold
+from acker.core.quoting import check_text, sql_text
+from acker.core.schemas import LEDGER
+from acker.core.trims import newest_trim
+from acker.topology.topology import Topology
+
+MOST_POSITIONS = 10_000  # DataFusion ends the process on a list that is ten times as long
+
+_OFFSET = re.compile("-?[0-9]{1,19}")
+_OFFSETS = range(-(2**63), 2**63)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+SELECTABLE = (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)
+
+
+@dataclass(frozen=True)
+class Emission:
+    """One message to emit again."""
+
+    source_partition: str
+    source_offset: int
+    attempt: int
+    replaces: int | None  # the acked root whose published rows the new attempt is to replace
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which messages to replay by hand, by each message's newest state. Conditions are joined by AND.
+
+    Args:
+        states: of `SELECTABLE`; messages in flight cannot be chosen.
+        spout: a spout's name.
+        positions: (source_partition, source_offset).
+        since, until: bounds of the time of emission, both included.
+        reason: text that the reason contains, in upper or lower case.
+        limit: at most so many messages, those with the lowest positions.
+    """
+
+    states: tuple[State, ...] = (State.DEAD_LETTER,)
+    spout: str | None = None
+    positions: tuple[tuple[str, int], ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    reason: str | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        wrong = [state for state in self.states if state not in SELECTABLE]
+        if wrong or not self.states:
+            raise SettingsError(
+                f"A replay selects messages that are {', '.join(SELECTABLE)}; "
+                f"not {', '.join(wrong) or 'none'}. Messages in flight are left alone."
+            )
+        if self.limit is not None and self.limit < 1:
+            raise SettingsError(f"limit must be 1 or more, not {self.limit}.")
+        if len(self.positions) > MOST_POSITIONS:
+            raise SettingsError(
+                f"{len(self.positions):,} messages are named, and {MOST_POSITIONS:,} may be; name them in "
+                "several replays, or choose them by time or reason."
+            )
+        check_text("The reason", self.reason or "")
+        for partition, _ in self.positions:
+            check_text("The partition", partition)
+
+
+def parse_position(text: str) -> tuple[str, int] | None:
+    """(source_partition, source_offset) from PARTITION:OFFSET; None where the text is not of that form."""
+    partition, _, offset = text.rpartition(":")
+    if not partition or not _OFFSET.fullmatch(offset) or int(offset) not in _OFFSETS:
+        return None
+    return partition, int(offset)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What a selection finds in the ledger."""
+
+    messages: dict[str, list[Emission]]  # by spout
+    in_flight: int  # that match but for their state
+    trimmed: int = 0  # acked ones whose tuples may be gone from the streams
+
+    @property
+    def count(self) -> int:
+        """Messages to replay."""
+        return sum(len(messages) for messages in self.messages.values())
+
+
+def select(topology: Topology, store: Store, selection: Selection) -> Matched:
+    """Find what a selection matches, by each message's newest row in the ledger.
+
+    Messages bring those along with which they were acked or given up, since they share tuples.
+    """
+    fold = newest_fold(store)
+    if fold is None:
+        return Matched({}, 0)
+    if selection.spout is not None and selection.spout not in {s.name for s in topology.spouts}:
+        raise SettingsError(f"Topology {topology.name} has no spout called {selection.spout}.")
+    chosen = " OR ".join(f"state = '{state}'" for state in selection.states)
+    rows = _newest(store, fold, f"(state = 'pending' OR {chosen}) {_conditions(selection)}")
+    wanted = set(selection.positions)
+    there = [
+        row
+        for row in rows
+        if row["spout"] in topology.components  # one that is gone emits nothing
+        and (not wanted or (row["source_partition"], row["source_offset"]) in wanted)
+    ]
+    found = [row for row in there if row["state"] != State.PENDING]
+    chosen_rows = found[: selection.limit]
+    partners = _partners(topology, store, fold, chosen_rows)
+    messages: dict[str, list[Emission]] = {}
+    for row in chosen_rows + [row for row in partners if row["state"] != State.PENDING]:
+        # A retrying row names the attempt to come, every other one the attempt that was.
+        attempt = row["attempt"] + (row["state"] != State.RETRYING)
+        emission = Emission(row["source_partition"], row["source_offset"], attempt, row["replaces"])
+        messages.setdefault(row["spout"], []).append(emission)
+    trimmed = sum(1 for row in chosen_rows + partners if row["gone"])
+    return Matched(messages, len(there) - len(found), trimmed)
+
+
+def _newest(store: Store, fold: Fold, where: str) -> list[dict[str, Any]]:
+    """The newest row of each message, with the acked root that a replay replaces, if any.
+
+    Args:
+        where: a SQL condition on the rows, and on `acked_with`, the `joined` of the acked root.
+    """
+    return query(
+        f"""
+        WITH now AS (SELECT * FROM ledger WHERE {NOW.format(fold=fold.number)}),
+        numbered AS (
+            SELECT *, row_number() OVER (
+                PARTITION BY spout, source_partition, source_offset
+                ORDER BY attempt DESC, fold DESC) AS n
+            FROM now WHERE state NOT IN ('failed', 'timed_out')),
+        acked AS (
+            SELECT spout AS s, source_partition AS p, source_offset AS o, max(attempt) AS attempt
+            FROM now WHERE state = 'acked' GROUP BY spout, source_partition, source_offset),
+        replaced AS (
+            SELECT s, p, o, root_id AS replaces, joined AS acked_with, {newest_trim(store).is_gone()} AS gone
+            FROM acked JOIN now ON spout = s
+            AND source_partition = p AND source_offset = o AND now.attempt = acked.attempt
+            AND state = 'acked')
+        SELECT spout, source_partition, source_offset, state, attempt, replaced.replaces AS replaces,
+            acked_with, numbered.joined AS joined, gone
+        FROM numbered LEFT JOIN replaced ON spout = s AND source_partition = p AND source_offset = o
+        WHERE n = 1 AND {where}
+        ORDER BY spout, source_partition, source_offset
+        """,
+        # As of the fold: a compaction drops the live rows of folds before the newest.
+        ledger=store.require(LEDGER, fold.ledger_version),
+    )
+
+
+def _partners(
+    topology: Topology, store: Store, fold: Fold, chosen: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The messages that were acked, or given up, together with chosen ones, since they share tuples.
+
+    Raises:
+        TopologyError: one of them is of a spout that is gone.
+    """
+    groups = {group for row in chosen for group in _groups(row)}
+    if not groups:
+        return []
+    there = {_name(row) for row in chosen}
+    joined = _newest(store, fold, "(acked_with IS NOT NULL OR joined IS NOT NULL)")
+    found = [row for row in joined if _groups(row) & groups and _name(row) not in there]
+    for row in found:
+        if row["spout"] not in topology.components:
+            raise TopologyError(
+                f"{message_name(row)} was settled together with a chosen message and would have to be "
+                "replayed with it, but its spout is gone. Bring the spout back, or choose other messages."
+            )
+    return found
+
+
+def _groups(row: dict[str, Any]) -> set[int]:
+    """The groups of roots that a message was acked with, or given up with."""
+    return {row["acked_with"], row["joined"]} - {None}
+
+
+def _name(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["spout"], row["source_partition"], row["source_offset"]
+
+
+def _conditions(selection: Selection) -> str:
+    terms = []
+    if selection.spout is not None:
+        terms.append(f"spout = {sql_text(selection.spout)}")
+    if selection.positions:
+        # More than the pairs, of which DataFusion takes minutes for thousands; `select` looks these through.
+        partitions, offsets = (set(each) for each in zip(*selection.positions, strict=True))
+        terms.append(f"source_partition IN ({', '.join(sorted(map(sql_text, partitions)))})")
+        terms.append(f"source_offset IN ({', '.join(str(int(offset)) for offset in sorted(offsets))})")
+    if selection.since is not None:
+        terms.append(f"emitted_at >= {_time(selection.since)}")
+    if selection.until is not None:
+        terms.append(f"emitted_at <= {_time(selection.until)}")
+    if selection.reason is not None:
+        terms.append(f"strpos(lower(reason), {sql_text(selection.reason.lower())}) > 0")
+    return "".join(f" AND {term}" for term in terms)
+
+
+def _time(value: datetime) -> str:
+    """A time in SQL. A text would be taken for nanoseconds, which do not reach far."""
+    return f"to_timestamp_micros({(value - _EPOCH) // _MICROSECOND})"
+
+
+def refuse_irreversible(topology: Topology, matched: Matched) -> None:
+    """Refuse to replay acked messages where a published aggregate could not take them back.
+
+    Raises:
+        TopologyError: naming the table and the aggregate.
+    """
+    if all(m.replaces is None for messages in matched.messages.values() for m in messages):
+        return
+    for publication in topology.publications.values():
+        if publication.by and matched.trimmed:
+            raise TopologyError(
+                f"{matched.trimmed} of the acked messages cannot be replayed: their tuples were trimmed from "
+                f"the streams, so {publication.to} cannot take back what they added. Select messages that "
+                "were emitted later, or rebuild the table from its source."
+            )
+        for column, aggregate in publication.aggregates.items():
+            if not aggregate.reversible:
+                raise TopologyError(
+                    f"Acked messages cannot be replayed: {column} of {publication.to} is a "
+                    f"{type(aggregate).__name__}, and what it took in cannot be taken back. "
+                    "Drop that column, or rebuild the table from its source."
+                )

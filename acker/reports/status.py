@@ -1,0 +1,76 @@
+"""What `audit`, `status` and `trace` say, read from Delta without Spark."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from acker.components.base import Component
+from acker.core.delta import Store, query
+from acker.core.ledger import NOW, Fold, live_counts, newest_fold
+from acker.core.schemas import LEDGER
+from acker.journal.journal import Journal
+from acker.reports.offsets import positions
+from acker.targets.publisher import position
+from acker.topology.topology import Topology
+
+
+def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, Any]:
+    """Where each component, the acker, each publisher and each partition of a spout stand."""
+    fold = newest_fold(store)
+    journal = Journal(store)
+    publications = [
+        {
+            "component": publication.component,
+            "to": publication.to,
+            "fold": position(store, publication),
+        }
+        for publication in topology.publications.values()
+    ]
+    return {
+        "topology": topology.name,
+        "store": store.uri,
+        **acker_status(store, fold, now),
+        "components": [_component_status(journal, component) for component in topology.order()],
+        "published": publications,
+        "positions": [asdict(position) for position in positions(topology, store, fold)],
+    }
+
+
+def acker_status(store: Store, fold: Fold | None, now: datetime) -> dict[str, Any]:
+    """The newest fold, when it was, the attempts in each state now, and how many messages are due.
+
+    Raises:
+        StoreError: there is no ledger.
+    """
+    ledger = store.require(LEDGER, fold.ledger_version if fold else None)
+    if fold is None:
+        return {"fold": None, "folded_at": None, "states": {}, "due": 0}
+    rows = query(
+        f"SELECT state, count(*) AS n FROM ledger WHERE {NOW.format(fold=fold.number)} GROUP BY state",
+        ledger=ledger,
+    )
+    return {
+        "fold": fold.number,
+        "folded_at": fold.folded_at,
+        "states": {row["state"]: row["n"] for row in rows},
+        "due": live_counts(store, fold, now).due,
+    }
+
+
+def _component_status(journal: Journal, component: Component) -> dict[str, Any]:
+    planned, logged = journal.newest_number(component.name), journal.logged(component.name)
+    newest = journal.read(component.name, logged) if logged else None
+    waiting = {}
+    for upstream in component.inputs:
+        taken = newest.taken(upstream) if newest else 0
+        waiting[upstream] = len(
+            journal.numbers_for(upstream, component.name, taken, journal.logged(upstream))
+        )
+    return {
+        "component": component.name,
+        "planned": planned,
+        "logged": logged,
+        "unfinished": planned > logged,
+        "waiting_batches": waiting,
+        "planned_at": newest.planned_at if newest else None,
+    }

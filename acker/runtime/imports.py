@@ -1,0 +1,9 @@
+"""Where topologies are imported from."""
+
+import sys
+
+
+def search_current_folder() -> None:
+    """Let topologies be imported from the current folder, as `python -m` does."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")

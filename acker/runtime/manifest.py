@@ -1,0 +1,133 @@
+"""The manifest of a registered topology: what a scheduler draws its task graph from, without importing it.
+
+A topology imports Spark and whatever its bolts need, too much for a process that reads DAG files every
+few seconds. So its manifest is described by a process of its own, and kept below `PIPELINE_HOME` until the
+topology's module changes.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acker.core.errors import TopologyError
+from acker.runtime.imports import search_current_folder
+from acker.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from acker.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class ComponentManifest:
+    """A spout or a bolt: its place in the graph and what it says of itself."""
+
+    name: str
+    inputs: tuple[str, ...]  # none on a spout
+    doc: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A topology without its functions."""
+
+    name: str
+    doc: str
+    max_pending: int | None
+    components: tuple[ComponentManifest, ...]  # each after those that it reads
+    tables: dict[str, str]  # published stream -> path or URI of the table that it publishes to
+
+    @property
+    def spouts(self) -> list[ComponentManifest]:
+        """The components that read a source."""
+        return [component for component in self.components if not component.inputs]
+
+    @property
+    def bolts(self) -> list[ComponentManifest]:
+        """The components that read streams."""
+        return [component for component in self.components if component.inputs]
+
+    def published_by(self, component: str) -> list[str]:
+        """The streams of a component that are published."""
+        return [stream for stream in self.tables if stream.partition(".")[0] == component]
+
+
+def manifest_of(topology: "Topology", doc: str = "") -> Manifest:
+    """The manifest of a topology; `doc` describes it to people."""
+    components = tuple(ComponentManifest(c.name, c.upstreams, c.doc) for c in topology.order())
+    tables = {publication.component: publication.to for publication in topology.publications.values()}
+    return Manifest(topology.name, doc, topology.max_pending, components, tables)
+
+
+def registered_manifests(settings: Settings) -> tuple[list[Manifest], list[str]]:
+    """The manifests of the registered topologies, in the setting's order, and what is wrong with others."""
+    manifests: dict[str, Manifest] = {}
+    faults = []
+    for text in settings.topologies:
+        try:
+            manifest = _kept_manifest(text, settings)
+        except TopologyError as error:
+            faults.append(str(error))
+            continue
+        if manifest.name in manifests:
+            faults.append(
+                f"PIPELINE_TOPOLOGIES has more than one topology called {manifest.name}; rename one."
+            )
+        manifests.setdefault(manifest.name, manifest)
+    return list(manifests.values()), faults
+
+
+def _kept_manifest(import_string: str, settings: Settings) -> Manifest:
+    kept = settings.home / "manifests" / f"{_fingerprint(import_string)}.json"
+    try:
+        return _from_json(json.loads(kept.read_text()))
+    except FileNotFoundError:
+        described = _describe(import_string)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    draft = kept.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(described))
+    draft.replace(kept)
+    return _from_json(described)
+
+
+def _fingerprint(import_string: str) -> str:
+    """Changes with the file that defines the topology, and with the environment that it may read."""
+    module = import_string.partition(":")[0]
+    search_current_folder()
+    try:
+        spec = importlib.util.find_spec(module)
+    except ImportError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise TopologyError(
+            f"{import_string} does not import: there is no module {module}. "
+            "Mend PIPELINE_TOPOLOGIES, or put the module's folder on PYTHONPATH."
+        )
+    environment = sorted((k, v) for k, v in os.environ.items() if k.startswith("PIPELINE_"))
+    parts = [import_string, spec.origin, Path(spec.origin).stat().st_mtime_ns, environment]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _describe(import_string: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "acker", "describe", import_string, "--json"]
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path)
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
+    try:
+        described: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        raise TopologyError(f"{import_string} cannot be described: {done.stderr.strip()}") from None
+    if "error" in described:
+        raise TopologyError(described["error"])
+    return described
+
+
+def _from_json(described: dict[str, Any]) -> Manifest:
+    components = tuple(
+        ComponentManifest(c["name"], tuple(c["inputs"]), c["doc"]) for c in described["components"]
+    )
+    return Manifest(**{**described, "components": components})

@@ -1,0 +1,371 @@
+"""The one Spark driver of a deployment: a Spark Connect server that outlives its clients.
+
+A server belongs to a home folder and is found again through `<home>/server/server.json`. It is only ever
+ended by the process id and start time noted there, never by a name. It listens on 127.0.0.1 alone, if the
+settings do not say otherwise.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from acker.core.errors import ServerError
+from acker.runtime.jars import jars, java_command, spark_home
+from acker.runtime.settings import LOOPBACK, Settings
+
+_START_SECONDS = 180  # a laptop under load takes a minute; beyond this it will not come
+_STOP_SECONDS = 20  # Spark's own shutdown hooks take 1 to 3
+_POLL_SECONDS = 0.1
+_PROBE_SECONDS = 2
+
+# Below the range from which systems take the ports of outgoing connections, so that nothing else is given
+# the port in the seconds between the choice and Spark's binding it.
+_PORTS = range(20_000, 30_000)
+
+_TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # of which Spark's server and its client both know
+
+# What a line of the log says when it says why a start failed.
+_TELLING = re.compile(r"Exception|Error|ERROR|Could not|[Ii]nvalid|[Ff]ailed")
+
+_CONFS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Tables are named by path. A metastore would leave Derby's files and its lock behind.
+    "spark.sql.catalogImplementation": "in-memory",
+    # The defaults, 50 and 200, are tasks for a cluster; on one machine they cost more than their work.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "4",
+    # So is this one's, 10,000: with it VACUUM of a table with ten files takes half a minute.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+    # With columnar input a plain Python UDF right over a Parquet or Delta scan hangs in pyspark 4.2.0.
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+    # All sessions share Python's workers (see `sessions`), which forget what each task has imported.
+    "spark.python.daemon.module": "acker.runtime.python_daemon",
+    "spark.sql.session.timeZone": "UTC",
+    # With one writer a task sorts its rows by partition first, to write one file after the other.
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # Joins hash where that surely fits into memory; otherwise they sort.
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
+    # A dictionary of ids that are all different is given up halfway, after it has cost its time.
+    "spark.hadoop.parquet.enable.dictionary#_root_id": "false",
+    # Generated code is kept and found again by its text. 100 pieces, the default, are less than one cycle's
+    # (Delta's own included), so nothing of it would ever be warm; and a stage's number, which may differ from
+    # run to run, would be part of the text.
+    "spark.sql.codegen.cache.maxEntries": "5000",
+    "spark.sql.codegen.useIdInClassName": "false",
+}
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX} %p %c{1}: %m%n%ex
+"""
+
+# Linux alone can end a process with its parent. The request is made in between fork and exec by a small
+# process of its own, because Python code between the two is unsafe once gRPC has started its threads. The
+# parent may have died before the request was made, hence the look at its id. 1 is PR_SET_PDEATHSIG.
+_DIE_WITH_PARENT = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+# Handles of the servers that this process has started. Without them nobody would collect their exit status.
+_children: dict[int, "subprocess.Popen[bytes]"] = {}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Spark Connect server on this machine."""
+
+    pid: int  # also the id of its process group
+    port: int
+    started: str  # the process's start time, as the system tells it: a guard against reused process ids
+    owner: int | None = None  # the process that it ends with, if any
+    wants_token: bool = False
+
+    @property
+    def url(self) -> str:
+        """What a client connects to. Spark's client shows a token without TLS to `localhost` alone."""
+        return f"sc://{'localhost' if self.wants_token else LOOPBACK}:{self.port}"
+
+
+def find(settings: Settings) -> Server | None:
+    """The server of this home if it runs and answers."""
+    server = _read(settings)
+    return server if server and _is_alive(server) and is_listening(LOOPBACK, server.port) else None
+
+
+def start(settings: Settings, owned: bool = False, port: int | None = None) -> Server:
+    """Start the server of this home, or find the one that runs. Returns once it accepts connections.
+
+    Args:
+        settings: Home, memory and jars of the server.
+        owned: The server must not outlive this process. On Linux it then ends even where this process is
+            killed; elsewhere the caller has to stop it. Linux watches the thread that started it, so an
+            owned server is started from the main thread alone.
+        port: Where a new server listens; a free port by default.
+
+    Raises:
+        ServerError: It does not come up. The message says why and names its log.
+    """
+    if owned and threading.current_thread() is not threading.main_thread():
+        raise ServerError(
+            "An owned server ends with the thread that starts it: start it from the main thread."
+        )
+    with _locked(settings):
+        server = find(settings)
+        if server:
+            _check_token(settings, server)
+            return server
+        _end(settings)  # a server whose start was cut short, or that no longer answers
+        _check_java()
+        return _launch(settings, port or free_port(), owned)
+
+
+def stop(settings: Settings) -> bool:
+    """Stop the server of this home and wait until it is gone. Returns whether there was one."""
+    with _locked(settings):
+        return _end(settings)
+
+
+def is_listening(host: str, port: int) -> bool:
+    """Whether something accepts TCP connections there."""
+    try:
+        with socket.create_connection((host, port), timeout=_PROBE_SECONDS):
+            return True
+    except (OSError, UnicodeError):  # the second of a name that can be no host's
+        return False
+
+
+def _check_token(settings: Settings, server: Server) -> None:
+    if server.wants_token and settings.token is None:
+        raise ServerError(
+            f"The Spark server of {settings.home} wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN to the "
+            "one with which it was started."
+        )
+    if settings.token is not None and not server.wants_token:
+        raise ServerError(
+            f"The Spark server of {settings.home} was started without SPARK_CONNECT_AUTHENTICATE_TOKEN, so "
+            "everybody may use it: stop it with `acker server stop`, and start it again."
+        )
+
+
+def _folder(settings: Settings) -> Path:
+    return settings.home / "server"
+
+
+def _state(settings: Settings) -> Path:
+    return _folder(settings) / "server.json"
+
+
+def _log(settings: Settings) -> Path:
+    return _folder(settings) / "server.log"
+
+
+@contextlib.contextmanager
+def _locked(settings: Settings) -> Iterator[None]:
+    try:
+        _folder(settings).mkdir(parents=True, exist_ok=True)
+        lock = (_folder(settings) / "lock").open("w")
+    except OSError as error:
+        raise ServerError(
+            f"{_folder(settings)} cannot be written ({error.strerror}). "
+            "Set PIPELINE_HOME to a folder of yours."
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _read(settings: Settings) -> Server | None:
+    try:
+        return Server(**json.loads(_state(settings).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None  # no server, or a file that another release has written
+
+
+def _write(settings: Settings, server: Server) -> None:
+    draft = _state(settings).with_suffix(".new")
+    draft.write_text(json.dumps(asdict(server)))
+    draft.replace(_state(settings))
+
+
+def _start_time(pid: int) -> str | None:
+    """When the process started, in the system's own words; None if there is no such process."""
+    if sys.platform == "linux":
+        try:
+            # The second field, the command, is in parentheses and may hold anything, parentheses included.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        # A zombie is gone, but only once its other threads are: they hold the port until then.
+        is_gone = fields[0] in "ZX" and int(fields[17]) <= 1
+        return None if is_gone else fields[19]
+    told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True)
+    condition, _, started = told.stdout.strip().partition(" ")
+    return None if condition.startswith("Z") else started.strip() or None
+
+
+def _is_alive(server: Server) -> bool:
+    child = _children.get(server.pid)
+    if child is not None:
+        child.poll()
+    return _start_time(server.pid) == server.started
+
+
+def _end(settings: Settings) -> bool:
+    """End whatever the state file names, and clear what it leaves. Returns whether it was alive."""
+    server = _read(settings)
+    alive = server is not None and _is_alive(server)
+    if server is not None and alive:
+        _kill(server)
+        _children.pop(server.pid, None)
+    _state(settings).unlink(missing_ok=True)
+    shutil.rmtree(_folder(settings) / "local", ignore_errors=True)
+    return alive
+
+
+def _kill(server: Server) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, number)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while time.monotonic() < deadline:
+            if not _is_alive(server):
+                return
+            time.sleep(_POLL_SECONDS)
+    raise ServerError(f"The Spark server (process {server.pid}) does not end. Look at what holds it up.")
+
+
+def _launch(settings: Settings, port: int, owned: bool) -> Server:
+    """Start the process and wait for its port. Whatever interrupts the waiting ends the process as well."""
+    command = _command(settings, port)
+    if owned and sys.platform == "linux":
+        command = [sys.executable, "-IS", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
+    log = _log(settings)
+    if log.exists():
+        log.replace(log.with_suffix(".log.old"))  # the server before this one may have died of something
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            command,
+            env=_environment(settings),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # so that Ctrl-C in the client does not reach it
+        )
+    _children[child.pid] = child
+    server = Server(
+        child.pid, port, _start_time(child.pid) or "", os.getpid() if owned else None, bool(settings.token)
+    )
+    _write(settings, server)  # before it is up, so that a client killed meanwhile leaves no stray server
+    try:
+        _await(settings, server)
+    except BaseException:
+        _end(settings)
+        raise
+    return server
+
+
+def _await(settings: Settings, server: Server) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while not is_listening(LOOPBACK, server.port):
+        if not _is_alive(server):
+            raise ServerError(f"The Spark server did not start: {_last_words(_log(settings))}")
+        if time.monotonic() > deadline:
+            raise ServerError(
+                f"The Spark server did not start within {_START_SECONDS} s: {_last_words(_log(settings))}"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _last_words(log: Path) -> str:
+    """The line of the log that tells most about a failed start, and where the log is."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if _TELLING.search(line)] or lines or ["its log is empty."]
+    return f"{telling[-1]} The log is {log}."
+
+
+def _command(settings: Settings, port: int) -> list[str]:
+    folder = _folder(settings)
+    scratch = folder / "local"
+    scratch.mkdir(exist_ok=True)
+    log4j = folder / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    confs = _CONFS | {
+        "spark.connect.grpc.binding.address": settings.server_address,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    command = [f"{spark_home()}/bin/spark-submit", "--master", "local[*]"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    command += ["--driver-memory", settings.driver_memory, "--jars", ",".join(map(str, jars(settings.jars)))]
+    # A killed JVM leaves its temporary files; here the next start clears them.
+    options = f'"-Dlog4j2.configurationFile={log4j.as_uri()}" "-Djava.io.tmpdir={scratch}"'
+    command += ["--driver-java-options", options]
+    for name, value in confs.items():
+        command += ["--conf", f"{name}={value}"]
+    return [*command, "spark-internal"]
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    # What makes pyspark a client would make spark-submit look for another server.
+    client_only = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
+    environ = {name: value for name, value in os.environ.items() if name not in (*client_only, _TOKEN)}
+    if settings.token:
+        environ[_TOKEN] = settings.token  # not among the arguments, which every user of a machine may read
+    paths = [os.getcwd(), environ.get("PYTHONPATH", "")]
+    return environ | {
+        "SPARK_HOME": str(spark_home()),
+        # Otherwise Spark looks its own host name up, which fails on many a laptop.
+        "SPARK_LOCAL_IP": LOOPBACK,
+        # Spark's Python workers run in this environment, or they take the system's, and import a topology's
+        # helpers from the folder in which the server is started.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+    }
+
+
+def _check_java() -> None:
+    try:
+        told = subprocess.run([java_command(), "-version"], capture_output=True, text=True).stderr
+    except OSError:
+        told = ""
+    if not re.search(r'version "(17|21)[."+-]', told):
+        raise ServerError("Install Java 17 or 21 and put it on the PATH or name its folder in JAVA_HOME.")
+
+
+def free_port() -> int:
+    """A port on which nothing listens now, from below the range that outgoing connections take.
+
+    Raises:
+        ServerError: none is free.
+    """
+    for port in random.sample(_PORTS, 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    raise ServerError(f"No port from {_PORTS.start} to {_PORTS.stop - 1} is free for the Spark server.")

@@ -1,0 +1,199 @@
+"""The only place that makes a Spark session. Every session is a client of a Spark Connect server."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from types import FrameType
+from urllib.parse import quote, urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.retries import DefaultPolicy
+from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+from acker.core.errors import ServerError
+from acker.runtime import server
+from acker.runtime.settings import LOOPBACK, Settings, without_secrets
+
+_DEFAULT_PORT = 15002  # Spark Connect's own
+_LOOK_SECONDS = 1.0
+
+# The client tries again for ten minutes by default. A server that has died has lost the session as well, so
+# the sooner the caller hears of it the better; five tries take 17 s.
+_RETRIES = 5
+
+# Spark's client prints every error as JSON on stderr, in addition to raising it.
+_NOISY_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+def connect(settings: Settings) -> SparkSession:
+    """A new session, isolated from all others: on `SPARK_REMOTE` if set, else on the project's own server.
+
+    Raises:
+        ServerError: The server does not answer or does not start.
+    """
+    return set_up(_session(settings, _url(settings)))
+
+
+@contextlib.contextmanager
+def owned_session(settings: Settings) -> Iterator[SparkSession]:
+    """A session whose server, if it has to be started for it, ends with it. For the main thread.
+
+    The server ends as well where the block is left by Ctrl-C or SIGTERM, and on Linux where this process is
+    killed.
+
+    Raises:
+        ServerError: The server does not answer or does not start.
+    """
+    with exit_on_sigterm(), contextlib.ExitStack() as stack:
+        if settings.remote is None and server.find(settings) is None:
+            stack.enter_context(_owned_server(settings))
+        url = _url(settings)
+        session = set_up(_session(settings, url))
+        try:
+            yield session
+        finally:
+            if not server.is_listening(*_address(url)):
+                session.client.close()  # or `stop` would try for long to tell a dead server
+            session.stop()
+
+
+def serve(settings: Settings, port: int | None, tell: Callable[[str], None]) -> None:
+    """Run a server until this process is told to end, and end it then. For the main thread.
+
+    Args:
+        settings: of the server.
+        port: where it listens; a free port by default.
+        tell: called with its URL once it accepts connections.
+
+    Raises:
+        ServerError: It does not start, or another one runs already, or it ended by itself.
+    """
+    with exit_on_sigterm():
+        if server.find(settings) is not None:
+            raise ServerError(f"A server runs in {settings.home} already: `acker server stop`.")
+        try:
+            tell(server.start(settings, owned=True, port=port).url)
+            while server.find(settings) is not None:
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            server.stop(settings)
+    raise ServerError(f"The Spark server ended by itself; see the log in {settings.home / 'server'}.")
+
+
+@contextlib.contextmanager
+def _owned_server(settings: Settings) -> Iterator[None]:
+    started = server.start(settings, owned=True)
+    try:
+        yield
+    finally:
+        # Another client may have been the faster one, and then the server is not this one's to stop.
+        if started.owner == os.getpid():
+            server.stop(settings)
+
+
+@contextlib.contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit, since its default ends the process without any `finally`."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    # Signals can be handled in the main thread alone, and a handler of the caller's own comes first.
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    ):
+        yield
+        return
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def set_up(session: SparkSession) -> SparkSession:
+    """Make a session report a dead server within seconds, and each error once, and leave nothing behind.
+
+    To be called once and before the session has views or functions. Returns the session.
+    """
+    for name in _NOISY_LOGGERS:
+        # By way of pyspark's class: a plain logger of this name would not take the arguments it is given.
+        PySparkLogger.getLogger(name).setLevel("CRITICAL")
+    # The error that follows says the same.
+    warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
+    _try_few_times(session)
+    _share_workers(session)
+    _try_few_times(session)  # it has another client now
+    return session
+
+
+def _try_few_times(session: SparkSession) -> None:
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+
+
+def _share_workers(session: SparkSession) -> None:
+    """Let a session share Python's workers with all others on its server.
+
+    Spark keeps a daemon of 40 MB and threads for each session that ever ran Python code, if the artifacts of
+    sessions are isolated from each other. Nothing here adds artifacts. A server isolates every new session,
+    and a session reads its conf but once, before the first that it is asked; so this goes on with a clone.
+    """
+    assert isinstance(session, ConnectSession)
+    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
+    isolated, session._client = session.client, session.client.clone()
+    session._session_id = session._client._session_id
+    isolated.release_session()
+    isolated.close()
+
+
+def _session(settings: Settings, url: str) -> SparkSession:
+    """A session on a server that listens.
+
+    Raises:
+        ServerError: The server wants another token.
+    """
+    if not settings.token:
+        # Set and empty, it would be a token for Spark's client, which then speaks TLS.
+        os.environ.pop("SPARK_CONNECT_AUTHENTICATE_TOKEN", None)
+    elif ";token=" not in url:
+        url = f"{url if ';' in url else url.rstrip('/') + '/'};token={quote(settings.token, safe='')}"
+    if ";token=" in url and "use_ssl=" not in url:
+        # The one name to which Spark's client shows a token without TLS.
+        url = url.replace(f"sc://{LOOPBACK}", "sc://localhost")
+    session = SparkSession.builder.remote(url).create()
+    try:
+        _ = session.version  # the first that the server is asked
+    except PySparkException as error:
+        session.client.close()
+        if "UNAUTHENTICATED" not in str(error):
+            raise
+        raise ServerError(
+            f"The Spark server at {without_secrets(url)} wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN "
+            "to the one with which it was started."
+        ) from error
+    return session
+
+
+def _url(settings: Settings) -> str:
+    if settings.remote is None:
+        return server.start(settings).url
+    # Fail at once where nothing listens: the client itself would try for a while, and then say little.
+    if not server.is_listening(*_address(settings.remote)):
+        raise ServerError(
+            f"No Spark Connect server answers at {without_secrets(settings.remote)}. "
+            "Start it, or unset SPARK_REMOTE to use the project's own."
+        )
+    return settings.remote
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url.partition(";")[0])
+    return parts.hostname or "", parts.port or _DEFAULT_PORT

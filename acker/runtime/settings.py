@@ -1,0 +1,217 @@
+"""The settings of a deployment: read once from the environment, checked, and frozen."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from acker.core.errors import SettingsError
+
+DEFAULT_TOPOLOGIES = "pipeline.wordcount:topology"  # of the repository that a deployment is begun with
+LOOPBACK = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"
+
+_STORE_SCHEMES = ("file", "s3a", "abfss", "gs")
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
+_IMPORT_STRING = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*$")
+_MEMORY = re.compile(r"^[1-9][0-9]*[kmgtKMGT]$")
+_REMOTE = re.compile(r"sc://[^/:;@\s]+(?::([0-9]{1,5}))?(?:/(?:;[^;=\s]+=[^;=\s]+)*)?")
+_LARGEST_PORT = 65535
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where things are and what to run them with. A variable that is empty counts as not set.
+
+    Attributes:
+        home: `PIPELINE_HOME`, the folder of the server's state and logs. Default: `data` below the
+            current folder.
+        store: `PIPELINE_STORE`, a path or URI below which all Delta tables are. A local path becomes
+            absolute, since the server resolves it and has a current folder of its own. Default: `store`
+            below `home`.
+        topologies: `PIPELINE_TOPOLOGIES`, the registered topologies as import strings
+            `package.module:attribute`, with commas between them. Default: the word count example.
+        remote: `SPARK_REMOTE`, the `sc://host:port` of a Spark Connect server that somebody else runs.
+            Default: none, and the project starts a server of its own.
+        token: `SPARK_CONNECT_AUTHENTICATE_TOKEN`, Spark's own variable: what a client has to show the
+            project's own server. Default: none, and every process of this machine may use it.
+        server_address: `PIPELINE_SERVER_ADDRESS`, where the project's own server listens: 127.0.0.1, or
+            0.0.0.0 for all networks, which needs a token. Default: 127.0.0.1.
+        driver_memory: `PIPELINE_DRIVER_MEMORY`, the heap of the project's own server. Default: `4g`.
+        run_schedule: `PIPELINE_RUN_SCHEDULE`, when Airflow runs the topologies, as a cron expression in UTC.
+            Default: every minute.
+        acker_schedule: `PIPELINE_ACKER_SCHEDULE`, when it folds at the latest. Default: every minute.
+        maintain_schedule: `PIPELINE_MAINTAIN_SCHEDULE`. Default: at 03:00.
+        stream_retention_hours: `PIPELINE_STREAM_RETENTION_HOURS`, how long streams keep tuples that no
+            message in flight and no published table needs. Default: 168, a week.
+        event_retention_hours: `PIPELINE_EVENT_RETENTION_HOURS`, the same of folded events. Default: 168.
+        file_retention_hours: `PIPELINE_FILE_RETENTION_HOURS`, how long Delta keeps files that the newest
+            version of a table no longer has. Default: 168.
+        approval_limit: `PIPELINE_APPROVAL_LIMIT`; a manual replay of more messages waits for a person.
+            Default: 1000.
+        dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, in one fold, before the check after it fails.
+            Default: 0.
+        backlog_allowed: `PIPELINE_BACKLOG_ALLOWED`, messages in flight or waiting for their next attempt
+            before a run's check fails. Default: 1000000.
+        acker_late_minutes: `PIPELINE_ACKER_LATE_MINUTES`, how old the newest fold may be before a run's
+            check fails. Default: 15.
+        jars: `PIPELINE_JARS`, the folder of the jars that its own server loads. Default: none, and they are
+            fetched into the Python environment when a server first needs them.
+    """
+
+    home: Path
+    store: str
+    topologies: tuple[str, ...]
+    remote: str | None = field(repr=False)  # it may hold a token
+    token: str | None = field(repr=False)
+    server_address: str
+    driver_memory: str
+    run_schedule: str
+    acker_schedule: str
+    maintain_schedule: str
+    stream_retention_hours: int
+    event_retention_hours: int
+    file_retention_hours: int
+    approval_limit: int
+    dead_letters_allowed: int
+    backlog_allowed: int
+    acker_late_minutes: int
+    jars: Path | None
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
+        """Read the settings from environment variables.
+
+        Raises:
+            SettingsError: A variable has a value that cannot serve.
+        """
+
+        def value(name: str, default: str) -> str:
+            return environ.get(name, "").strip() or default
+
+        def number(name: str, default: int) -> int:
+            return _number(name, value(name, str(default)))
+
+        token = value("SPARK_CONNECT_AUTHENTICATE_TOKEN", "") or None
+        home = _folder("PIPELINE_HOME", value("PIPELINE_HOME", "data"))
+        return cls(
+            home=home,
+            store=_store(value("PIPELINE_STORE", str(home / "store"))),
+            topologies=_topologies(value("PIPELINE_TOPOLOGIES", DEFAULT_TOPOLOGIES)),
+            remote=_remote(value("SPARK_REMOTE", "")),
+            token=token,
+            server_address=_address(value("PIPELINE_SERVER_ADDRESS", LOOPBACK), token),
+            driver_memory=_memory(value("PIPELINE_DRIVER_MEMORY", "4g")),
+            run_schedule=value("PIPELINE_RUN_SCHEDULE", "* * * * *"),
+            acker_schedule=value("PIPELINE_ACKER_SCHEDULE", "* * * * *"),
+            maintain_schedule=value("PIPELINE_MAINTAIN_SCHEDULE", "0 3 * * *"),
+            stream_retention_hours=number("PIPELINE_STREAM_RETENTION_HOURS", 168),
+            event_retention_hours=number("PIPELINE_EVENT_RETENTION_HOURS", 168),
+            file_retention_hours=number("PIPELINE_FILE_RETENTION_HOURS", 168),
+            approval_limit=number("PIPELINE_APPROVAL_LIMIT", 1000),
+            dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
+            backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
+            acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
+            jars=_folder("PIPELINE_JARS", jars) if (jars := value("PIPELINE_JARS", "")) else None,
+        )
+
+
+def positive_number(name: str, default: int) -> int:
+    """What an environment variable says of a command's size, 1 or more.
+
+    Raises:
+        SettingsError: it is no such number.
+    """
+    text = os.environ.get(name, "").strip() or str(default)
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
+        raise SettingsError(f"{name} is {text!r}; set it to a whole number, 1 or more.")
+    return int(text)
+
+
+def without_secrets(url: str) -> str:
+    """A URL as it may be printed: without its parameters, of which one may be a token, and without a user."""
+    return re.sub(r"//[^/]*@", "//…@", url.partition(";")[0])
+
+
+def _folder(name: str, text: str) -> Path:
+    try:
+        # Not resolved: a link may be how an operator names the place, and moves it later.
+        path = Path(os.path.abspath(Path(text).expanduser()))
+        is_file = path.exists() and not path.is_dir()
+    except (OSError, RuntimeError) as error:
+        raise SettingsError(
+            f"{name} is {text!r:.200}, which is no place that can be used: "
+            f"{getattr(error, 'strerror', None) or str(error).rstrip('.')}. Set it to a folder of yours."
+        ) from error
+    if is_file:
+        raise SettingsError(f"{name} is {text!r}, which is a file. Set it to a folder.")
+    return path
+
+
+def _store(text: str) -> str:
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return str(_folder("PIPELINE_STORE", text))
+    if scheme[1] not in _STORE_SCHEMES:
+        raise SettingsError(
+            f"PIPELINE_STORE is {text!r}, and {scheme[1]!r} is no scheme that Spark, deltalake and "
+            f"Polars all know. Set it to a path or to a URI of {', '.join(_STORE_SCHEMES)}."
+        )
+    if not text[scheme.end() :].startswith("/"):
+        raise SettingsError(
+            f"PIPELINE_STORE is {text!r}, which is not absolute. Set it to a path or to {scheme[1]}:///…"
+        )
+    return text.rstrip("/")
+
+
+def _topologies(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if not _IMPORT_STRING.match(name):
+            raise SettingsError(
+                f"PIPELINE_TOPOLOGIES names {name!r}, which is no import string. "
+                "Write package.module:attribute, with commas between several."
+            )
+    return names
+
+
+def _remote(text: str) -> str | None:
+    if not text:
+        return None
+    match = _REMOTE.fullmatch(text)
+    if match is None or int(match[1] or 0) > _LARGEST_PORT:
+        raise SettingsError(
+            f"SPARK_REMOTE is {without_secrets(text)!r:.200}, which is no Spark Connect server. "
+            "Set it to sc://host:port, or unset it to use the project's own server."
+        )
+    return text
+
+
+def _address(text: str, token: str | None) -> str:
+    if text not in (LOOPBACK, EVERYWHERE):
+        raise SettingsError(
+            f"PIPELINE_SERVER_ADDRESS is {text!r}. Set it to {LOOPBACK}, for this machine alone, or to "
+            f"{EVERYWHERE}, for all networks."
+        )
+    if text != LOOPBACK and token is None:
+        raise SettingsError(
+            f"A Spark server that listens on {text} runs the code of whoever reaches it. Set "
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN to a long random text, for the server and for its clients, or "
+            "unset PIPELINE_SERVER_ADDRESS."
+        )
+    return text
+
+
+def _memory(text: str) -> str:
+    if not _MEMORY.match(text):
+        raise SettingsError(
+            f"PIPELINE_DRIVER_MEMORY is {text!r}, which is no amount of memory. Set it to one such as 4g."
+        )
+    return text.lower()
+
+
+def _number(name: str, text: str) -> int:
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise SettingsError(f"{name} is {text!r}; set it to a whole number, 0 or more.")
+    return int(text)

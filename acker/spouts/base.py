@@ -1,0 +1,59 @@
+"""What every spout offers."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from acker.core.errors import SourceError
+
+Range = dict[str, Any]  # a spout's own description of the messages of one batch, kept as JSON
+
+
+@dataclass(frozen=True)
+class History:
+    """The ranges that a spout planned before."""
+
+    newest: Range | None  # None before the first
+    every: Callable[[], list[Range]]  # oldest first; read from the journal on demand
+
+
+class Spout(Protocol):
+    """A replayable source.
+
+    DataFrames that it returns have columns `_source_partition` (string) and `_source_offset` (bigint),
+    which identify a message for ever, and the user's own, none of which may begin with an underscore.
+    Two more are optional: `_kind`, null on a message that could be read, `fail` or `lost` on others, and
+    `_error`, why.
+    """
+
+    def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
+        """The range after those of `history`, of about `limit` messages; None where there is nothing new.
+
+        Raises:
+            SourceError: the source cannot be read, or its messages cannot be told apart.
+        """
+
+    def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
+        """The messages of a range. One that was there when it was planned and is gone is a `lost` row."""
+
+    def ends(self, planned: Range) -> dict[str, int]:
+        """Partition -> one past the last position of a range, for each partition that the range reads."""
+
+    def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
+        """The messages at `positions` (source_partition, source_offset) that the source still holds."""
+
+
+def refuse_reserved(place: str, columns: Iterable[str]) -> None:
+    """Refuse a source with columns of the names by which a spout reports on a message.
+
+    Raises:
+        SourceError: naming them.
+    """
+    reserved = [column for column in columns if column.startswith("_")]
+    if reserved:
+        raise SourceError(
+            f"{place} has columns {', '.join(reserved)}; names that begin with an underscore are reserved."
+        )

@@ -1,0 +1,117 @@
+"""Running aggregates of a published table: how a tuple enters one, and how it leaves again.
+
+A message that is replayed after it was acked is published anew, so an aggregate is exact only where a
+tuple's contribution can be taken back. Counts and sums can; a minimum or maximum cannot, and a replay
+of acked messages is refused where one is published.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from acker.core.errors import TopologyError
+from acker.core.quoting import sql_name
+
+_EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
+
+
+class Aggregate(Protocol):
+    """One aggregated column of a published table."""
+
+    @property
+    def reversible(self) -> bool:
+        """Whether a contribution can be taken back."""
+
+    def of(self, sign: Column) -> Column:
+        """The aggregation over tuples, each entering (`sign` 1) or leaving (`sign` −1)."""
+
+    def merge(self, kept: str, added: str) -> str:
+        """SQL that combines the table's value with that of the tuples added."""
+
+    def check(self, types: dict[str, str]) -> None:
+        """Raise TopologyError where the stream's column types (Spark's simple strings) cannot serve."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many tuples."""
+
+    reversible: ClassVar[bool] = True
+
+    def of(self, sign: Column) -> Column:
+        """See `Aggregate`."""
+        return F.sum(sign.cast("bigint"))
+
+    def merge(self, kept: str, added: str) -> str:
+        """See `Aggregate`."""
+        return f"{kept} + {added}"
+
+    def check(self, types: dict[str, str]) -> None:
+        """Every stream can be counted."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Sum of an integer or decimal column; null counts as 0."""
+
+    column: str
+    reversible: ClassVar[bool] = True
+
+    def of(self, sign: Column) -> Column:
+        """See `Aggregate`."""
+        return F.coalesce(F.sum(sign * F.col(sql_name(self.column))), F.lit(0))
+
+    def merge(self, kept: str, added: str) -> str:
+        """See `Aggregate`."""
+        return f"{kept} + {added}"
+
+    def check(self, types: dict[str, str]) -> None:
+        """A sum of floating-point numbers depends on their order, so it could not be taken back exactly."""
+        found = types.get(self.column)
+        if found is None:
+            raise TopologyError(f"Sum({self.column!r}): the stream has no column {self.column}.")
+        if not found.startswith(_EXACT):
+            raise TopologyError(
+                f"Sum({self.column!r}) needs an integer or decimal column, not {found}; cast it in the bolt."
+            )
+
+
+@dataclass(frozen=True)
+class _Extreme:
+    column: str
+    reversible: ClassVar[bool] = False
+
+    def check(self, types: dict[str, str]) -> None:
+        """See `Aggregate`."""
+        if self.column not in types:
+            raise TopologyError(
+                f"{type(self).__name__}({self.column!r}): the stream has no column {self.column}."
+            )
+
+
+@dataclass(frozen=True)
+class Min(_Extreme):
+    """Smallest value of a column. Cannot be taken back."""
+
+    def of(self, sign: Column) -> Column:
+        """See `Aggregate`."""
+        return F.min(sql_name(self.column))
+
+    def merge(self, kept: str, added: str) -> str:
+        """See `Aggregate`."""
+        return f"least({kept}, {added})"
+
+
+@dataclass(frozen=True)
+class Max(_Extreme):
+    """Largest value of a column. Cannot be taken back."""
+
+    def of(self, sign: Column) -> Column:
+        """See `Aggregate`."""
+        return F.max(sql_name(self.column))
+
+    def merge(self, kept: str, added: str) -> str:
+        """See `Aggregate`."""
+        return f"greatest({kept}, {added})"

@@ -1,0 +1,386 @@
+"""Topologies: spouts, bolts, how they connect, and what they publish. Building one needs no session.
+
+A topology is checked when it is built: names and publishers as they are added, the graph by `validate`,
+which every command calls before it does anything else.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+
+from acker.components.base import Component, DataFrameFunction, Grouping, Input, Stream, TupleFunction
+from acker.components.collector import RichBolt
+from acker.core.errors import SettingsError, TopologyError
+from acker.core.paths import absolute
+from acker.core.retry import ExponentialBackoff, RetryPolicy
+from acker.core.schemas import component_of, edge
+from acker.core.timeouts import DEFAULT_WINDOWS, Timeouts
+from acker.spouts import Spout
+from acker.targets.aggregates import Aggregate
+from acker.topology.hooks import Hook, HookFunction
+
+DEFAULT_BATCH_ROWS = 100_000
+_MOST_TASKS = 1_000
+_MOST_ROWS = 2**31 - 1  # the largest limit that Spark takes
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?")
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Where the tuples of a stream appear once their messages are acked."""
+
+    component: str  # its name, or `component.stream`
+    to: str  # path or URI of a Delta table
+    by: tuple[str, ...] = ()  # key of a running aggregate; none: rows are appended
+    aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
+
+
+class Topology:
+    """A named graph of spouts and bolts.
+
+    Args:
+        name: lower case letters, digits and underscores; it names the topology's folder in the store.
+        message_timeout: a timedelta, a text such as "10 minutes", or None for no timeouts.
+        windows: see `acker.timeouts.Timeouts`.
+        hard_timeout: as message_timeout; see `acker.timeouts.Timeouts`.
+        retry: when failed messages are tried again; the default retries three times.
+        reliable: False tracks no message, as Storm does without ackers: what fails is gone, and what was
+            emitted is published with the next fold.
+        max_pending: a spout stops reading new messages while this many of its own are in flight; None: never.
+        batch_rows: about how many rows one batch of a component takes in.
+
+    Raises:
+        TopologyError: the name is not usable.
+        SettingsError: a number or duration is out of range.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        message_timeout: timedelta | str | None = "10 minutes",
+        windows: int = DEFAULT_WINDOWS,
+        hard_timeout: timedelta | str | None = None,
+        retry: RetryPolicy | None = None,
+        reliable: bool = True,
+        max_pending: int | None = None,
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+    ) -> None:
+        _check_name("topology", name)
+        for what, number in (("max_pending", max_pending), ("batch_rows", batch_rows)):
+            if number is not None and not 1 <= number <= _MOST_ROWS:
+                raise SettingsError(f"{what} of topology {name} must be 1 to {_MOST_ROWS:,}, not {number}.")
+        self.name = name
+        self.timeouts = Timeouts(duration(message_timeout), windows, duration(hard_timeout))
+        self.retry: RetryPolicy = ExponentialBackoff() if retry is None else retry
+        self.reliable = reliable
+        self.max_pending = max_pending
+        self.batch_rows = batch_rows
+        self.components: dict[str, Component] = {}
+        self.publications: dict[str, Publication] = {}  # by component
+        self.hooks: dict[Hook, list[HookFunction]] = {}
+
+    def spout(self, name: str, source: Spout, reliable: bool | str = True) -> Component:
+        """Add a spout that reads `source`.
+
+        Args:
+            reliable: which messages are tracked: all, none, or those for which a SQL condition on their
+                columns holds. The others are emitted once and forgotten, as a Storm spout's without id.
+        """
+        return self._add(Component(name, source=source, reliable=self.reliable and reliable))
+
+    def bolt(
+        self, *inputs: Stream | str, name: str | None = None, anchored: bool = True
+    ) -> Callable[[DataFrameFunction], Component]:
+        """Add the decorated function as a DataFrame bolt.
+
+        The function takes one DataFrame per input, each with a column `anchor`, and returns one whose
+        rows keep the anchor of the tuple that they came from, or those of several by
+        `acker.merge_anchors` and `collect_anchors`. `acker.fail_when` fails a row.
+
+        Args:
+            inputs: components or their streams, or the names of those that are added later.
+            name: the bolt's name; the function's own by default.
+            anchored: False where the rows need no anchor: they belong to no message, and are published
+                whatever becomes of the messages.
+
+        Raises:
+            TopologyError: an input has a grouping; the function sees a whole batch.
+        """
+
+        def add(function: DataFrameFunction) -> Component:
+            bolt = name or function.__name__
+            return self._add(Component(bolt, _ungrouped(bolt, inputs), function=function, anchored=anchored))
+
+        return add
+
+    def basic_bolt(
+        self, *inputs: Stream | str, schema: str, name: str | None = None
+    ) -> Callable[[TupleFunction], Component]:
+        """Add the decorated function as a basic bolt, called with one tuple at a time.
+
+        The function takes a `pyspark.sql.Row` and yields rows as dicts or tuples; what it yields is
+        anchored to the tuple, which is acked when it returns and failed when it raises.
+
+        Args:
+            inputs: as of `bolt`; all with the same columns.
+            schema: DDL of the rows that it yields, such as "word string, length int".
+            name: the bolt's name; the function's own by default.
+
+        Raises:
+            TopologyError: an input has a grouping; the function keeps nothing from tuple to tuple.
+        """
+
+        def add(function: TupleFunction) -> Component:
+            bolt = name or function.__name__
+            return self._add(Component(bolt, _ungrouped(bolt, inputs), function=function, schema=schema))
+
+        return add
+
+    def rich_bolt(
+        self,
+        *inputs: Stream | str,
+        schema: str,
+        streams: Mapping[str, str] | None = None,
+        tasks: int = 1,
+        name: str | None = None,
+    ) -> Callable[[Callable[[], RichBolt]], Component]:
+        """Add the decorated class as a rich bolt; see `acker.RichBolt`.
+
+        Args:
+            inputs: as of `bolt`, each with the grouping that says which task gets a tuple.
+            schema: DDL of the tuples that it emits, such as "word string, length int".
+            streams: further streams that it emits to, each with its DDL.
+            tasks: how many instances share the work of a batch.
+            name: the bolt's name; that of the class in lower case by default.
+
+        Raises:
+            TopologyError: the name of a stream cannot be used, or the class has no `execute`.
+            SettingsError: there is no task.
+        """
+
+        def add(make: Callable[[], RichBolt]) -> Component:
+            bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", getattr(make, "__name__", "")).lower()
+            made = make.func if isinstance(make, partial) else make
+            if inspect.isabstract(made):
+                raise TopologyError(
+                    f"Bolt {bolt} cannot take in a tuple: give the class {made.__name__} a method "
+                    "execute(self, tup, collector)."
+                )
+            for further in streams or {}:
+                _check_name("stream", further)
+            if not 1 <= tasks <= _MOST_TASKS:
+                raise SettingsError(f"tasks of bolt {bolt} must be 1 to {_MOST_TASKS:,}, not {tasks}.")
+            groupings = tuple((_grouping(each) or Grouping()) for each in inputs)
+            component = Component(
+                bolt,
+                _names(inputs),
+                make=make,
+                groupings=groupings,
+                tasks=tasks,
+                schema=schema,
+                streams=dict(streams or {}),
+            )
+            return self._add(component)
+
+        return add
+
+    def publish(
+        self,
+        component: Stream | str,
+        to: str,
+        by: str | Iterable[str] = (),
+        aggregates: Mapping[str, Aggregate] | None = None,
+    ) -> None:
+        """Publish a stream's tuples to the Delta table `to`, once their messages are acked.
+
+        Without `by` the rows are appended, with a column `_root_id`. With it the table holds one row
+        per key, with the running `aggregates` over all tuples published so far.
+
+        Raises:
+            TopologyError: the stream or the table is published already, or `by` and `aggregates`
+                do not come together.
+        """
+        (name,) = _names([component])
+        keys = (by,) if isinstance(by, str) else tuple(by)
+        if bool(keys) != bool(aggregates):
+            raise TopologyError(f"publish of {name}: `by` and `aggregates` come together or not at all.")
+        target = absolute(to)
+        for other in self.publications.values():
+            if other.component == name:
+                raise TopologyError(f"{name} is published twice in topology {self.name}; once is enough.")
+            if other.to == target:
+                raise TopologyError(
+                    f"{other.component} and {name} are both published to {target}; "
+                    "give each a table of its own."
+                )
+        self.publications[name] = Publication(name, target, keys, dict(aggregates or {}))
+
+    def on_emit(self, function: HookFunction) -> HookFunction:
+        """Call the decorated function after each fold that saw new attempts emitted.
+
+        As the four below it takes a `acker.topology.hooks.Notice` and runs once per fold, in the process that
+        folded. What it raises is logged.
+        """
+        return self._add_hook(Hook.ON_EMIT, function)
+
+    def on_ack(self, function: HookFunction) -> HookFunction:
+        """Call the decorated function after each fold that acked messages."""
+        return self._add_hook(Hook.ON_ACK, function)
+
+    def on_retry(self, function: HookFunction) -> HookFunction:
+        """Call the decorated function after each fold that failed messages which are tried again."""
+        return self._add_hook(Hook.ON_RETRY, function)
+
+    def on_dead_letter(self, function: HookFunction) -> HookFunction:
+        """Call the decorated function after each fold that gave messages up."""
+        return self._add_hook(Hook.ON_DEAD_LETTER, function)
+
+    def on_lost(self, function: HookFunction) -> HookFunction:
+        """Call the decorated function after each fold that found messages to be lost."""
+        return self._add_hook(Hook.ON_LOST, function)
+
+    def validate(self) -> None:
+        """Check the graph as a whole.
+
+        Raises:
+            TopologyError: there is no spout, an input or a published component is unknown, a bolt
+                reads nothing or the same input twice, or there is a cycle.
+        """
+        if not any(component.is_spout for component in self.components.values()):
+            raise TopologyError(f"Topology {self.name} has no spout; add one with topology.spout(...).")
+        for component in self.components.values():
+            for each in component.inputs:
+                if not self._has_stream(each):
+                    raise TopologyError(
+                        f"{component.name} reads {each}, which topology {self.name} does not have."
+                    )
+            if not component.is_spout and not component.inputs:
+                raise TopologyError(f"Bolt {component.name} of topology {self.name} reads nothing.")
+            if len(set(component.inputs)) < len(component.inputs):
+                raise TopologyError(f"Bolt {component.name} of topology {self.name} reads an input twice.")
+        for name in self.publications:
+            if not self._has_stream(name):
+                raise TopologyError(f"Topology {self.name} publishes {name}, which it does not have.")
+        self.order()
+
+    def order(self) -> list[Component]:
+        """Components, each after those that it reads.
+
+        Raises:
+            TopologyError: there is a cycle.
+        """
+        try:
+            names = list(
+                TopologicalSorter({c.name: c.upstreams for c in self.components.values()}).static_order()
+            )
+        except CycleError as error:
+            circle = " → ".join(error.args[1])
+            raise TopologyError(f"Topology {self.name} has a cycle: {circle}.") from error
+        return [self.components[name] for name in names]
+
+    def edges(self, name: str) -> tuple[str, ...]:
+        """The consumers of a component's streams, as `acker.schemas.edge` calls them."""
+        return tuple(
+            edge(stream, bolt.name)
+            for bolt in self.components.values()
+            for stream in bolt.inputs
+            if component_of(stream) == name
+        )
+
+    def may_be_untracked(self, name: str) -> bool:
+        """Whether a stream may have tuples of no message, which are published without an ack."""
+        component = self.components[component_of(name)]
+        untracked = component.reliable is not True or not component.anchored or component.make is not None
+        return untracked or any(self.may_be_untracked(each) for each in component.inputs)
+
+    def unread(self, upstream: str, bolt: str) -> str | None:
+        """Why a bolt takes nothing from a stream; None where it reads it."""
+        if bolt not in self.components:
+            return f"bolt {bolt} is no longer in the topology"
+        if upstream not in self.components[bolt].inputs:
+            return f"bolt {bolt} no longer reads {upstream}"
+        return None
+
+    @property
+    def spouts(self) -> tuple[Component, ...]:
+        """The spouts, in the order in which they were added."""
+        return tuple(component for component in self.components.values() if component.is_spout)
+
+    @property
+    def bolts(self) -> tuple[Component, ...]:
+        """The bolts, each after those that it reads."""
+        return tuple(component for component in self.order() if not component.is_spout)
+
+    def _add_hook(self, hook: Hook, function: HookFunction) -> HookFunction:
+        self.hooks.setdefault(hook, []).append(function)
+        return function
+
+    def _has_stream(self, name: str) -> bool:
+        component, _, further = name.partition(".")
+        found = self.components.get(component)
+        return found is not None and (not further or further in found.streams)
+
+    def _add(self, component: Component) -> Component:
+        _check_name("component", component.name)
+        if component.name in self.components:
+            raise TopologyError(
+                f"Topology {self.name} has two components called {component.name}; rename one."
+            )
+        self.components[component.name] = component
+        return component
+
+
+def duration(text: timedelta | str | None) -> timedelta | None:
+    """A duration from a text such as "90 seconds".
+
+    Raises:
+        SettingsError: it is not a positive duration.
+    """
+    if text is None:
+        return None
+    if isinstance(text, str):
+        match = _DURATION.fullmatch(text.strip())
+        if match is None:
+            raise SettingsError(
+                f"{text!r} is not a duration; write a positive number and a unit, such as '10 minutes'."
+            )
+        try:
+            text = timedelta(**{f"{match[2]}s": float(match[1])})
+        except OverflowError as error:
+            raise SettingsError(f"{text!r} is too long a duration; None switches timeouts off.") from error
+    if text <= timedelta(0):
+        raise SettingsError(f"A timeout must be longer than 0, not {text}; None switches timeouts off.")
+    return text
+
+
+def _check_name(what: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise TopologyError(
+            f"{name!r} cannot name a {what}: use lower case letters, digits and underscores, a letter first."
+        )
+
+
+def _names(inputs: Iterable[Stream | str]) -> tuple[str, ...]:
+    return tuple(each if isinstance(each, str) else each.stream_name for each in inputs)
+
+
+def _grouping(each: Stream | str) -> Grouping | None:
+    return each.grouping if isinstance(each, Input) else None
+
+
+def _ungrouped(bolt: str, inputs: Iterable[Stream | str]) -> tuple[str, ...]:
+    """Names of the inputs of a bolt that has no tasks to share them among."""
+    inputs = list(inputs)
+    if any(_grouping(each) for each in inputs):
+        raise TopologyError(
+            f"Bolt {bolt} takes no grouping: Spark spreads its batch as it likes, and nothing is kept from "
+            "one tuple to the next. Group within a DataFrame bolt, or make it a rich bolt."
+        )
+    return _names(inputs)

@@ -1,1 +1,0 @@
-"""Airflow's DAGs: wiring only. Everything that they run is in `pipeline`."""

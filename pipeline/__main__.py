@@ -1,5 +1,0 @@
-"""`python -m pipeline`."""
-
-from pipeline.cli import main
-
-main()

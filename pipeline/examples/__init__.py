@@ -1,1 +1,0 @@
-"""Example topologies, one a file."""

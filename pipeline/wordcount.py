@@ -1,0 +1,52 @@
+"""Count the words of the Python standard library's own source files, one line a message.
+
+`make run` copies them to `SOURCES`, which feeds them. Some lines are trouble: those that mention a lookup
+fail while the file `OUTAGE` exists, as rows do whose lookup service is down; those that raise
+NotImplementedError always fail; and some of the library's test files are not UTF-8.
+"""
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from acker.components.bolts import fail_when
+from acker.core.retry import ExponentialBackoff
+from acker.runtime.settings import Settings
+from acker.spouts import FileSpout
+from acker.targets.aggregates import Count
+from acker.topology.topology import Topology
+
+HOME = Path(Settings.from_env().home)
+SOURCES = HOME / "wordcount" / "sources"
+OUTAGE = HOME / "wordcount" / "lookup-is-down"
+COUNTS = HOME / "wordcount" / "word_counts"
+
+topology = Topology(
+    "wordcount",
+    message_timeout="10 minutes",
+    retry=ExponentialBackoff(initial_seconds=1, limit=2),
+    batch_rows=50_000,
+)
+lines = topology.spout("lines", FileSpout(str(SOURCES), format="text", glob="*.py"))
+
+
+@topology.bolt(lines)
+def words(tuples: DataFrame) -> DataFrame:
+    """Split each line at white space."""
+    down = F.lit(OUTAGE.exists())
+    trouble = F.coalesce(
+        fail_when(F.col("value").contains("raise NotImplementedError"), "raises NotImplementedError"),
+        fail_when(down & F.col("value").contains("lookup"), "the lookup service does not answer"),
+    ).alias("_error")
+    word = F.explode_outer(F.filter(F.split("value", r"\s+"), lambda word: word != "")).alias("word")
+    return tuples.select("anchor", word, trouble).where("word IS NOT NULL OR _error IS NOT NULL")
+
+
+@topology.bolt(words)
+def lowered(tuples: DataFrame) -> DataFrame:
+    """Count words whatever their case."""
+    return tuples.select("anchor", F.lower("word").alias("word"))
+
+
+topology.publish(lowered, to=str(COUNTS), by="word", aggregates={"count": Count()})
