@@ -54,7 +54,7 @@ def client_megabytes() -> float:
 
 def _below(pid: int) -> dict[int, tuple[int, str]]:
     """A process and all below it -> resident kilobytes and command line."""
-    columns = ["ps", "-A", "-o", "pid=,ppid=,rss=,args="]
+    columns = ["ps", "-A", "-ww", "-o", "pid=,ppid=,rss=,args="]
     told = subprocess.run(columns, capture_output=True, text=True, check=True).stdout
     rows = [line.split(maxsplit=3) for line in told.splitlines()]
     found = {pid}

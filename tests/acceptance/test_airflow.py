@@ -22,6 +22,7 @@ from acker.runtime.sessions import connect
 from acker.runtime.settings import Settings
 from acker.runtime.stack import ApiError, Stack, running_stack
 from tests.conftest import SHORT_LIVED
+from tests.kit import ROOT
 
 TOPOLOGY = '''
 """Square numbers; those below 0 fail until the file `mended` is there."""
@@ -143,7 +144,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
         for name, value in ours.items():
             patch.setenv(name, value)
         patch.syspath_prepend(str(folder))
-        with running_stack(Settings.from_env()) as stack:
+        with running_stack(Settings.from_env(), ROOT / "dags") as stack:
             found = Airflow(stack, folder)
             for kind in ("run", "acker", "replay", "maintain"):
                 wait_for(lambda kind=kind: known(stack, kind))

@@ -148,7 +148,7 @@ def test_sessions_share_one_python_daemon_and_each_task_imports_anew(own_home, t
         found += session.range(0, 1, 1, 1).mapInArrow(priced, "price bigint").collect()
         session.stop()
     assert [row.price for row in found] == [1, 20, 300]
-    told = subprocess.run(["ps", "-A", "-o", "ppid=,args="], capture_output=True, text=True).stdout
+    told = subprocess.run(["ps", "-A", "-ww", "-o", "ppid=,args="], capture_output=True, text=True).stdout
     daemons = [line for line in told.splitlines() if "-m acker.runtime.python_daemon" in line]
     assert [line.split()[0] for line in daemons].count(str(running.pid)) == 1
 
@@ -167,9 +167,9 @@ def test_a_remote_that_does_not_answer_is_named_at_once():
         connect(Settings.from_env({"SPARK_REMOTE": "sc://127.0.0.1:9"}))
 
 
-def test_missing_jars_are_answered_with_the_command_that_fetches_them(tmp_path):
+def test_missing_jars_are_answered_with_what_to_do(tmp_path):
     settings = Settings.from_env({"PIPELINE_HOME": str(tmp_path), "PIPELINE_JARS": str(tmp_path / "none")})
-    with pytest.raises(ServerError, match="run `make setup`"):
+    with pytest.raises(ServerError, match=r"jars are not in .*none\. Unset PIPELINE_JARS"):
         server.start(settings)
 
 

@@ -23,7 +23,7 @@ from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableI
 from tests.kit import ROOT
 
 PRODUCT = ("acker", "pipeline")
-APPENDS = ROOT / "acker" / "tables.py"  # effects are named by who calls this module
+APPENDS = ROOT / "acker" / "core" / "delta.py"  # effects are named by who calls this module
 
 # What of `deltalake` changes a table, by class.
 FUNCTIONS = ("write_deltalake", "convert_to_deltalake")
