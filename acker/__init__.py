@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from acker.components.bolts import collect_anchors, fail_when, merge_anchors
     from acker.components.collector import Collector, Context, RichBolt, Tuple
-    from acker.core.errors import AckerError
+    from acker.core.errors import AckerError, SourceError
     from acker.core.retry import ExponentialBackoff
     from acker.spouts import DeltaSpout, FileSpout, Spout
     from acker.targets.aggregates import Count, Max, Min, Sum
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "acker.components.bolts": ("collect_anchors", "fail_when", "merge_anchors"),
     "acker.components.collector": ("Collector", "Context", "RichBolt", "Tuple"),
-    "acker.core.errors": ("AckerError",),
+    "acker.core.errors": ("AckerError", "SourceError"),
     "acker.core.retry": ("ExponentialBackoff",),
     "acker.spouts": ("DeltaSpout", "FileSpout", "Spout"),
     "acker.targets.aggregates": ("Count", "Max", "Min", "Sum"),
@@ -47,6 +47,7 @@ __all__ = [  # noqa: RUF022 # by subject
     "ExponentialBackoff",
     "Notice",
     "AckerError",
+    "SourceError",
 ]
 
 

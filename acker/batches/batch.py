@@ -7,6 +7,7 @@ other rows the second time does no harm.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -21,7 +22,7 @@ from acker.core.log import LogRequest, run_log
 from acker.core.schemas import EVENTS, LEDGER, component_of, stream
 from acker.core.streams import held_back, rows_by_batch
 from acker.journal.batch import Batch, BatchKind
-from acker.spouts import Range
+from acker.journal.inputs import PlanInput, Span, Spans
 
 _LOOKED_AT = 10  # commits of a stream; after a write there are few, of a trimming or a vacuum
 
@@ -41,7 +42,7 @@ def unfinished(run: Run, component: str) -> Batch | None:
     return None if newest == logged else run.journal.read(component, logged + 1)
 
 
-def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number: int) -> Batch:
+def plan(run: Run, component: Component, kind: BatchKind, planned: PlanInput, number: int) -> Batch:
     """Append a batch to the journal and return the one that has its number now.
 
     Another run may have planned that number first; then its batch comes back, to be resumed.
@@ -53,7 +54,7 @@ def plan(run: Run, component: Component, kind: BatchKind, planned: Range, number
 
 
 def plan_all(
-    run: Run, kind: BatchKind, planned: Mapping[str, Range], numbers: Mapping[str, int]
+    run: Run, kind: BatchKind, planned: Mapping[str, PlanInput], numbers: Mapping[str, int]
 ) -> list[Batch] | None:
     """Append a batch of each of some components, in one commit; None if another run took a number."""
     for name in planned:
@@ -66,7 +67,7 @@ def plan_all(
     return batches
 
 
-def _batch(run: Run, component: str, kind: BatchKind, planned: Range, number: int) -> Batch:
+def _batch(run: Run, component: str, kind: BatchKind, planned: PlanInput, number: int) -> Batch:
     return Batch(
         component=component,
         number=number,
@@ -166,8 +167,9 @@ def is_written(run: Run, batch: Batch) -> bool:
 
 def refusal(run: Run, batch: Batch) -> str | None:
     """Why a bolt's batch cannot be run under the topology of today; None where it can."""
-    taken = [upstream for upstream, upto in batch.positions.items() if batch.input[upstream]["after"] < upto]
-    taken = taken or list(batch.positions)  # it takes in nothing where it lets go of what was held back
+    taken = batch.spans.taken_in or list(
+        batch.spans.by_stream
+    )  # it takes in nothing where it lets go of what was held back
     reasons = [run.topology.unread(upstream, batch.component) for upstream in taken]
     found = next((reason for reason in reasons if reason is not None), None)
     if found is None and batch.kind == "retire":  # planned by a topology that was taken back since
@@ -197,22 +199,22 @@ def plan_bolt(run: Run, bolt: Component) -> Batch | None:
     if left is not None:
         return left
     before = run.journal.read(bolt.name, newest) if newest else None
-    planned: Range = {}
-    positions = dict.fromkeys(bolt.inputs, 0) | (before.positions if before else {})
+    ends = dict.fromkeys(bolt.inputs, 0) | (before.spans.ends if before else {})
     # What came of one message over several streams is joined if it is in one batch, so all of it is taken.
     rows = None if bolt.make is None and len(bolt.inputs) > 1 else run.topology.batch_rows
-    for upstream, taken in positions.items():
-        # Of a stream that it no longer reads it keeps the position, should it read it again.
-        upto = last_that_fits(run, upstream, bolt.name, taken, rows) if upstream in bolt.inputs else taken
-        planned[upstream] = {"after": taken, "upto": upto}
-    if all(each["after"] == each["upto"] for each in planned.values()):
+    planned = {}
+    for upstream, end in ends.items():
+        # Of a stream that it no longer reads it keeps the span's end, should it read it again.
+        upto = last_that_fits(run, upstream, bolt.name, end, rows) if upstream in bolt.inputs else end
+        planned[upstream] = Span(end, upto)
+    if not Spans(planned).taken_in:
         return None
     if bolt.make is not None:
         held = held_back(run.store, bolt.name, newest, newest_fold(run.store))
         for name, oldest in held.group_by("stream").agg(pl.col("batch").min()).rows():
             if name in planned:
-                planned[name]["held"] = oldest
-    return plan(run, bolt, "next", planned, newest + 1)
+                planned[name] = replace(planned[name], held=oldest)
+    return plan(run, bolt, "next", Spans(planned), newest + 1)
 
 
 def last_that_fits(run: Run, upstream: str, consumer: str, taken: int, rows: int | None) -> int:

@@ -11,6 +11,7 @@ from acker.core.ledger import newest_fold
 from acker.core.schemas import component_of
 from acker.core.streams import held_back
 from acker.journal.batch import Batch
+from acker.journal.inputs import Span, Spans
 
 
 def retire(run: Run) -> None:
@@ -64,17 +65,17 @@ def _retire_edge(run: Run, upstream: str, bolt: str, newest: int) -> None:
         number = run.journal.newest_number(bolt)  # first: who plans it meanwhile is followed
         if not _finish_left(run, bolt):
             return
-        positions = run.journal.read(bolt, number).positions if number else {}
-        taken = positions.get(upstream, 0)
+        ends = run.journal.read(bolt, number).spans.ends if number else {}
+        taken = ends.get(upstream, 0)
         upto = (
             taken if taken >= newest else last_that_fits(run, upstream, bolt, taken, run.topology.batch_rows)
         )
         if upto == taken and not _holds_back(run, bolt, number):
             return
-        planned = {name: {"after": at, "upto": at} for name, at in positions.items()}
-        planned[upstream] = {"after": taken, "upto": upto}
+        planned = {name: Span(end, end) for name, end in ends.items()}
+        planned[upstream] = Span(taken, upto)
         # It emits nothing, so it has no edges.
-        batch = Batch(bolt, number + 1, "retire", planned, (), run.clock(), run.run_id)
+        batch = Batch(bolt, number + 1, "retire", Spans(planned), (), run.clock(), run.run_id)
         batch = run.journal.append(batch)
         run.tell("planned", bolt, batch.number, kind=batch.kind)
 

@@ -12,7 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from acker.batches.progress import Step
 from acker.core.delta import Store, in_batches
 from acker.core.schemas import of_stream, stream
+from acker.journal.batch import Batch
+from acker.journal.inputs import SourceRange
 from acker.journal.journal import Journal
+from acker.spouts import History, Range
 from acker.topology.topology import Topology
 
 
@@ -46,7 +49,7 @@ class Run:
     @cached_property
     def journal(self) -> Journal:
         """The store's journal of batches."""
-        return Journal(self.store)
+        return Journal(self.store, self.topology.roles)
 
     def tell(self, name: str, component: str, number: int, **detail: Any) -> None:
         """Report a step."""
@@ -75,3 +78,18 @@ class Run:
 def user_columns(frame: DataFrame) -> list[str]:
     """A stream's columns without those that the system keeps."""
     return [column for column in frame.columns if not column.startswith("_")]
+
+
+def history(run: Run, spout: str) -> History:
+    """The ranges that a spout has planned so far."""
+
+    def every() -> list[Range]:
+        return [_range(batch) for batch in run.journal.rows(f"component = '{spout}' AND kind = 'next'")]
+
+    newest = run.journal.newest_of(spout, "next")
+    return History(None if newest is None else _range(newest), every)
+
+
+def _range(batch: Batch) -> Range:
+    assert isinstance(batch.input, SourceRange)
+    return batch.input.described

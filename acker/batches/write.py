@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from acker.batches.run import Run, user_columns
+from acker.batches.run import Run, history, user_columns
 from acker.components.bad_rows import Frames, error_of, find_poison, refuse_more, row_error
 from acker.components.base import Component
 from acker.components.bolts import FOREIGN_ANCHOR, bolt_rows, check_columns
@@ -24,7 +24,8 @@ from acker.core.parquet import collect
 from acker.core.quoting import sql_name
 from acker.core.schemas import HELD, STREAM_PROPERTIES, stream
 from acker.core.trims import newest_trim
-from acker.journal.batch import Batch, messages_table
+from acker.journal.batch import Batch
+from acker.journal.inputs import Replay, SourceRange
 from acker.spark.columns import bound_literal, root_id
 from acker.spouts import History
 from acker.targets.constraints import refusals
@@ -84,22 +85,22 @@ def _ddl(component: Component, kind: DataType) -> str:
 
 def _spout_rows(run: Run, spout: Component, batch: Batch) -> DataFrame:
     assert spout.source is not None
-    if batch.kind == "next":
-        read = spout.source.read_range(run.spark, batch.input)
+    if isinstance(batch.input, SourceRange):
+        read = spout.source.read_range(run.spark, batch.input.described)
         found = read.withColumns({"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")})
     else:
-        found = _replayed(run, spout, batch)
+        found = _replayed(run, spout, batch.replay)
     columns = user_columns(found)
     check_columns(f"Spout {spout.name}", columns)
     kind, error = (
         F.col(name) if name in found.columns else F.lit(None).cast("string") for name in ("_kind", "_error")
     )
-    trimmed = _trimmed(run, batch) if batch.kind == "replay" else []
+    trimmed = _trimmed(run, batch.input) if isinstance(batch.input, Replay) else []
     if trimmed:
         is_late = F.col("_replaces").isin(trimmed)
         kind, error = F.when(is_late, Kind.FAIL.value).otherwise(kind), F.when(is_late, LATE).otherwise(error)
     root = root_id(run.topology.name, spout.name, batch.number, F.col("_attempt"))
-    if batch.kind == "next" and spout.reliable is not True:
+    if isinstance(batch.input, SourceRange) and spout.reliable is not True:
         root = F.when(_is_tracked(spout, kind), root)
     rows = found.select(
         root.alias("_root_id"),
@@ -121,14 +122,14 @@ def _is_tracked(spout: Component, kind: Column) -> Column:
     return F.lit(spout.reliable)
 
 
-def _trimmed(run: Run, batch: Batch) -> list[int]:
+def _trimmed(run: Run, replay: Replay) -> list[int]:
     """Acked roots to be replaced whose tuples may be gone, so that no published aggregate can take them back.
 
     A replay of such is refused, but a trimming may begin between the choice and the plan. Here the plan
     stands, and the trimming, which looks for plans before it deletes, or this look sees the other.
     """
     trim = newest_trim(run.store)
-    replaced = messages_table(batch.input)["replaces"].drop_null().to_pylist()
+    replaced = replay.replaced()
     if not trim.number or not replaced or not any(each.by for each in run.topology.publications.values()):
         return []
     rows = settled_rows(run.store, newest_fold(run.store)).filter(pl.col("root_id").is_in(replaced))
@@ -136,12 +137,12 @@ def _trimmed(run: Run, batch: Batch) -> list[int]:
     return [root for root, spout, number in found if number <= trim.upto.get(spout, 0)]
 
 
-def _replayed(run: Run, spout: Component, batch: Batch) -> DataFrame:
+def _replayed(run: Run, spout: Component, replay: Replay) -> DataFrame:
     """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
     assert spout.source is not None
-    wanted = messages_table(batch.input)
+    wanted = replay.table()
     positions = wanted.select(["source_partition", "source_offset"])
-    read = spout.source.read_positions(run.spark, positions, run.journal.history(spout.name))
+    read = spout.source.read_positions(run.spark, positions, history(run, spout.name))
     asked = run.spark.createDataFrame(wanted).select(
         F.col("source_partition").alias("_source_partition"),
         F.col("source_offset").alias("_source_offset"),

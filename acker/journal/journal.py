@@ -5,8 +5,9 @@ logged batch n has logged all before it. The table is written without Spark, and
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -16,17 +17,23 @@ from acker.core.delta import WAY_OUT, Store, append_all, query
 from acker.core.errors import StoreError
 from acker.core.ledger import newest_fold
 from acker.core.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
-from acker.journal.batch import Batch, _is_sound
-from acker.spouts import History
+from acker.journal.batch import Batch, BatchKind, Role, input_of
+from acker.journal.inputs import Spans
 
 _LOOK_BACK = 100  # batches that are read at first by who looks for the newest ones
 
 
 @dataclass(frozen=True)
 class Journal:
-    """Reads and appends of the `batches` table."""
+    """Reads and appends of the `batches` table.
+
+    Args:
+        roles: the components of the topology. Of a component that is not among them the recorded edges tell
+            whether it was a bolt.
+    """
 
     store: Store
+    roles: Mapping[str, Role] = field(default_factory=dict)
 
     def newest_number(self, component: str) -> int:
         """Number of the component's newest planned batch, 0 before the first."""
@@ -48,7 +55,7 @@ class Journal:
                 "component": batch.component,
                 "batch": batch.number,
                 "kind": batch.kind,
-                "input": json.dumps(batch.input, separators=(",", ":")),
+                "input": json.dumps(batch.input.to_json(), separators=(",", ":")),
                 "edges": list(batch.edges),
                 "planned_at": batch.planned_at,
                 "run_id": batch.run_id,
@@ -89,22 +96,29 @@ class Journal:
             StoreError: no run wrote it.
         """
         try:
-            planned = json.loads(row["input"])
-            batch = Batch(
+            if None in (row["planned_at"], row["run_id"], *row["edges"]):
+                raise ValueError("something is missing")
+            return Batch(
                 component=row["component"],
                 number=row["batch"],
                 kind=row["kind"],
-                input=planned,
+                input=input_of(row["kind"], self._role(row["component"]), json.loads(row["input"])),
                 edges=tuple(row["edges"]),
                 planned_at=row["planned_at"],
                 run_id=row["run_id"],
             )
-            sound = _is_sound(batch)
-        except (KeyError, TypeError, ValueError, pa.ArrowException):
-            sound = False
-        if not sound:
-            raise self._damaged(f"batch {row['batch']} of {row['component']}")
-        return batch
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._damaged(f"batch {row['batch']} of {row['component']}") from error
+
+    def _role(self, component: str) -> Role:
+        if component in self.roles:
+            return self.roles[component]
+        return "bolt" if component in self._former_bolts else "spout"
+
+    @cached_property
+    def _former_bolts(self) -> set[str]:
+        """Every bolt that a batch was ever planned for."""
+        return {bolt for bolts in self.edges().values() for bolt in bolts}
 
     def _damaged(self, what: str) -> StoreError:
         return StoreError(
@@ -130,7 +144,7 @@ class Journal:
     def since(self, bolt: str, upstream: str, first: int) -> list[Batch]:
         """The bolt's batches that can be given batch `first` of the stream `upstream` or later ones.
 
-        Positions only grow, so this reads back from the newest batch, and not all that there ever was.
+        The ends of spans only grow, so this reads back from the newest batch and not the whole history.
 
         Raises:
             StoreError: one is missing.
@@ -140,7 +154,7 @@ class Journal:
         while upto > 0:
             rows = self._all(bolt, max(upto - step, 0), upto)
             found += rows
-            if rows[0].taken(upstream) < first:
+            if rows[0].spans.end(upstream) < first:
                 break
             upto, step = upto - step, 2 * step
         return found
@@ -165,9 +179,8 @@ class Journal:
     def inputs(self, batch: Batch) -> dict[str, list[int]]:
         """Per input stream the batches that a bolt's batch takes in."""
         return {
-            upstream: self.numbers_for(upstream, batch.component, each["after"], each["upto"])
-            for upstream, each in batch.input.items()
-            if upstream in batch.positions
+            upstream: self.numbers_for(upstream, batch.component, span.after, span.upto)
+            for upstream, span in batch.spans.by_stream.items()
         }
 
     def edges(self) -> dict[str, dict[str, int]]:
@@ -190,11 +203,11 @@ class Journal:
                 newest.setdefault(name, {})[bolt] = row["newest"]
         return newest
 
-    def history(self, spout: str) -> History:
-        """What a spout planned to read so far."""
-        where = f"component = '{spout}' AND kind = 'next'"
+    def newest_of(self, component: str, kind: BatchKind) -> Batch | None:
+        """The newest batch of a kind that a component planned; None before the first."""
+        where = f"component = '{component}' AND kind = '{kind}'"
         newest = self.rows(f"{where} AND batch = (SELECT max(batch) FROM batches WHERE {where})")
-        return History(newest[0].input if newest else None, lambda: [b.input for b in self.rows(where)])
+        return newest[0] if newest else None
 
     def refuse_broken(self) -> None:
         """Stop where a batch is not planned exactly once, or does not begin where the one before ended.
@@ -205,8 +218,7 @@ class Journal:
         fold = newest_fold(self.store)
         for component in {*self.components(), *(fold.logged if fold else ())}:
             for before, batch in pairwise(self.all(component)):
-                begins = {name: batch.input.get(name, {}).get("after") for name in before.positions}
-                if batch.number == before.number or begins != before.positions:
+                if batch.number == before.number or not _follows(before, batch):
                     raise self._damaged(f"batch {batch.number} of {component}")
 
     def put_back(self, component: str, newest: int, where: str, known: int) -> StoreError:
@@ -225,3 +237,11 @@ class Journal:
         if any(row["component"] is None for row in found):
             raise self._damaged("without a component")
         return [row["component"] for row in found]
+
+
+def _follows(before: Batch, batch: Batch) -> bool:
+    """Whether a bolt's batch begins where the one before it ended; a spout's may always."""
+    if not isinstance(before.input, Spans):
+        return True
+    spans = batch.spans.by_stream
+    return all(name in spans and spans[name].after == end for name, end in before.input.ends.items())

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from acker.batches.batch import finish, plan, plan_bolt, unfinished
-from acker.batches.run import Run
+from acker.batches.run import Run, history
 from acker.components.base import Component
 from acker.core.delta import last_number, query
 from acker.core.ledger import Fold, fold_counts, newest_fold, unfolded
 from acker.core.schemas import EVENTS, LEDGER
 from acker.core.streams import held_back, rows_by_batch
 from acker.journal.batch import Batch
+from acker.journal.inputs import SourceRange
 from acker.operations.fold import fold
 from acker.operations.publish import publish
 from acker.operations.replay import plan_due
+from acker.spouts import check_json
 
 _NAP_SECONDS = 0.5  # a signal that comes while gRPC's threads run may only be seen after the sleep
 
@@ -78,10 +80,11 @@ def _plan_next(limit: int | None) -> Callable[[Run, Component], Batch | None]:
         room = min(rows, room_for_new(run, spout.name))
         if room <= 0:
             return None
-        planned = spout.source.next_range(run.spark, run.journal.history(spout.name), room)
+        planned = spout.source.next_range(run.spark, history(run, spout.name), room)
         if planned is None:
             return None
-        return plan(run, spout, "next", planned, number)
+        check_json(spout.name, planned)
+        return plan(run, spout, "next", SourceRange(planned), number)
 
     return plan_next
 

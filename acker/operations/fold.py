@@ -69,7 +69,7 @@ def waiting_batches(run: Run, logged: dict[str, int]) -> dict[tuple[str, str], l
         done = logged.get(bolt.name, 0)
         batch = run.journal.read(bolt.name, done) if done else None
         for upstream in bolt.inputs:
-            taken = batch.taken(upstream) if batch else 0
+            taken = batch.spans.end(upstream) if batch else 0
             newest = logged.get(component_of(upstream), 0)
             numbers = run.journal.numbers_for(upstream, bolt.name, taken, newest)
             if numbers:
@@ -84,10 +84,5 @@ def _highest_attempt(run: Run, folded: dict[str, int], logged: dict[str, int]) -
         after = folded.get(spout, 0)
         if newest > after:
             new = f"component = '{spout}' AND kind = 'replay' AND batch > {after} AND batch <= {newest}"
-            attempts += [
-                attempt
-                for batch in run.journal.rows(new)
-                for messages in batch.input["messages"].values()
-                for _, attempt, _ in messages
-            ]
+            attempts += [batch.replay.highest_attempt() for batch in run.journal.rows(new)]
     return max(attempts)

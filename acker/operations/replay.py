@@ -20,9 +20,9 @@ from acker.core.delta import append_rows, query
 from acker.core.ledger import Fold, newest_fold
 from acker.core.quoting import check_text
 from acker.core.schemas import LEDGER, REPLAY_REQUESTS, SCHEMAS
-from acker.journal.batch import Batch, messages_table
+from acker.journal.batch import Batch
+from acker.journal.inputs import Replay
 from acker.operations.selection import Emission, Matched, Selection, refuse_irreversible, select
-from acker.spouts import Range
 
 
 def plan_due(run: Run, spout: Component) -> Batch | None:
@@ -57,28 +57,24 @@ def finish_unfinished(run: Run, spout: Component) -> None:
 
 def size(batch: Batch) -> int:
     """How many messages a replay batch emits."""
-    return sum(len(messages) for messages in batch.input["messages"].values())
+    return len(batch.replay)
 
 
-def _emissions(run: Run, spout: str, messages: Iterable[Emission], fold: Fold) -> Range | None:
+def _emissions(run: Run, spout: str, messages: Iterable[Emission], fold: Fold) -> Replay | None:
     """The input of a replay's batch; None where nothing is left to emit."""
     emitted = _emitted_since(run, spout, fold)
     by_partition: dict[str, list[list[int | None]]] = {}
     for m in messages:
         if (m.source_partition, m.source_offset) not in emitted:
             by_partition.setdefault(m.source_partition, []).append([m.source_offset, m.attempt, m.replaces])
-    return {"messages": by_partition} if by_partition else None
+    return Replay(by_partition) if by_partition else None
 
 
 def _emitted_since(run: Run, spout: str, fold: Fold) -> set[tuple[str, int]]:
     """Messages of replay batches that the fold has not seen."""
     folded = fold.logged.get(spout, 0)
     batches = run.journal.rows(f"component = '{spout}' AND kind = 'replay' AND batch > {folded}")
-    return {
-        (row["source_partition"], row["source_offset"])
-        for batch in batches
-        for row in messages_table(batch.input).to_pylist()
-    }
+    return {(partition, offset) for batch in batches for partition, offset, *_ in batch.replay.rows()}
 
 
 def plan_by_hand(

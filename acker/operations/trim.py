@@ -19,7 +19,7 @@ from acker.core.quoting import sql_name
 from acker.core.schemas import EVENTS, LEDGER, component_of, stream
 from acker.core.streams import held_back, untracked
 from acker.core.trims import Trim, append_trim, counted_trim, newest_trim
-from acker.journal.batch import Batch, messages_table
+from acker.journal.batch import Batch
 from acker.operations.publish import passed
 
 _TRIES = 3
@@ -132,7 +132,7 @@ def _positions(run: Run, fold: Fold, before: Trim, planned_before: datetime) -> 
 
 def _is_whole(batch: Batch, upto: Mapping[str, int]) -> bool:
     """Whether all that a bolt has taken in by a batch is to go."""
-    return all(number <= upto.get(component_of(name), 0) for name, number in batch.positions.items())
+    return all(number <= upto.get(component_of(name), 0) for name, number in batch.spans.ends.items())
 
 
 def _held(run: Run, fold: Fold) -> dict[str, int]:
@@ -166,7 +166,7 @@ def _untaken(run: Run, fold: Fold, edges: Mapping[str, Iterable[str]]) -> dict[s
     for name, bolts in edges.items():
         upstream = component_of(name)
         for bolt in bolts:
-            taken = batches[bolt].taken(name) if bolt in batches else 0
+            taken = batches[bolt].spans.end(name) if bolt in batches else 0
             waiting = run.journal.numbers_for(name, bolt, taken, fold.logged.get(upstream, 0))
             if waiting:
                 first[upstream] = min(waiting[0], first.get(upstream, waiting[0]))
@@ -190,15 +190,9 @@ def _kept(run: Run, fold: Fold) -> dict[str, int]:
     bolts = {bolt for found in edges.values() for bolt in found}
     for spout in {component_of(name) for name in edges} - bolts:
         unseen = f"component = '{spout}' AND kind = 'replay' AND batch > {fold.logged.get(spout, 0)}"
-        if any(_replaces(batch) for batch in run.journal.rows(unseen)):
+        if any(batch.replay.replaced() for batch in run.journal.rows(unseen)):
             kept[spout] = 0
     return kept
-
-
-def _replaces(batch: Batch) -> bool:
-    """Whether a replay replaces what an earlier attempt has published."""
-    replaced = messages_table(batch.input)["replaces"]
-    return any(root is not None for root in replaced.to_pylist())
 
 
 def trim_events(run: Run, older_than: timedelta) -> dict[str, int]:

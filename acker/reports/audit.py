@@ -15,7 +15,7 @@ from acker.topology.topology import Topology
 def audit_report(topology: Topology, store: Store) -> Audit:
     """The verdict on a topology's store and on its published tables."""
     published = []
-    journal = Journal(store)
+    journal = Journal(store, topology.roles)
     journal.refuse_broken()
     components = [name for name in journal.components() if name not in topology.publications]
     for publication in topology.publications.values():

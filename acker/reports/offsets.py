@@ -13,6 +13,7 @@ from acker.components.base import Component
 from acker.core.delta import Store, last_number, query
 from acker.core.ledger import Fold, unfolded
 from acker.core.schemas import EVENTS, LEDGER
+from acker.journal.inputs import SourceRange
 from acker.journal.journal import Journal
 from acker.topology.topology import Topology
 
@@ -37,7 +38,7 @@ def positions(topology: Topology, store: Store, fold: Fold | None) -> list[Posit
     events = store.require(EVENTS)
     logged = {spout.name: last_number(events, spout.name) for spout in topology.spouts}
     live = _live(store, fold, events, logged)
-    journal = Journal(store)
+    journal = Journal(store, topology.roles)
     found = []
     for spout in topology.spouts:
         for partition, end in sorted(_emitted(journal, spout, logged[spout.name]).items()):
@@ -52,7 +53,8 @@ def _emitted(journal: Journal, spout: Component, logged: int) -> dict[str, int]:
     assert spout.source is not None
     ends: dict[str, int] = {}
     for batch in journal.rows(f"component = '{spout.name}' AND kind = 'next' AND batch <= {logged}"):
-        for partition, end in spout.source.ends(batch.input).items():
+        assert isinstance(batch.input, SourceRange)
+        for partition, end in spout.source.ends(batch.input.described).items():
             ends[partition] = max(end, ends.get(partition, end))
     return ends
 

@@ -17,7 +17,7 @@ from acker.topology.topology import Topology
 def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, Any]:
     """Where each component, the acker, each publisher and each partition of a spout stand."""
     fold = newest_fold(store)
-    journal = Journal(store)
+    journal = Journal(store, topology.roles)
     publications = [
         {
             "component": publication.component,
@@ -62,7 +62,7 @@ def _component_status(journal: Journal, component: Component) -> dict[str, Any]:
     newest = journal.read(component.name, logged) if logged else None
     waiting = {}
     for upstream in component.inputs:
-        taken = newest.taken(upstream) if newest else 0
+        taken = newest.spans.end(upstream) if newest else 0
         waiting[upstream] = len(
             journal.numbers_for(upstream, component.name, taken, journal.logged(upstream))
         )

@@ -72,7 +72,7 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     Raises:
         UnknownMessage: no event and no row of the ledger speaks of it.
     """
-    edges = Journal(store).edges()
+    edges = Journal(store, topology.roles).edges()
     bolts = {bolt for found in edges.values() for bolt in found}
     spout, partition, offset = parse_message(topology, message, edges.keys() - bolts)
     named = f"spout = {sql_text(spout)} AND source_partition = {sql_text(partition)}"
@@ -181,7 +181,7 @@ def _ledger_entry(row: dict[str, Any]) -> Entry:
 
 def _held(topology: Topology, store: Store, fold: Fold | None, row: dict[str, Any]) -> list[Entry]:
     """Which rich bolts hold tuples of a pending root back, and since when."""
-    journal = Journal(store)
+    journal = Journal(store, topology.roles)
     entries = []
     for bolt in topology.bolts:
         if bolt.make is None:
@@ -198,7 +198,7 @@ def _held(topology: Topology, store: Store, fold: Fold | None, row: dict[str, An
 def _published(topology: Topology, store: Store, row: dict[str, Any]) -> list[Entry]:
     """When the tables that hold something of an acked root got it, from the notes on their commits."""
     is_trimmed = row["batch"] <= newest_trim(store).upto.get(row["spout"], 0)  # its tuples may be gone
-    batches = downstream_batches(Journal(store), [(row["spout"], row["batch"])])
+    batches = downstream_batches(Journal(store, topology.roles), [(row["spout"], row["batch"])])
     entries = []
     for publication in topology.publications.values():
         table = open_table(publication.to)

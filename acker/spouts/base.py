@@ -1,5 +1,6 @@
 """What every spout offers."""
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acker.core.errors import SourceError
 
-Range = dict[str, Any]  # a spout's own description of the messages of one batch, kept as JSON
+Range = Any  # a spout's own description of the messages of one batch: any JSON value but null
 
 
 @dataclass(frozen=True)
@@ -57,3 +58,18 @@ def refuse_reserved(place: str, columns: Iterable[str]) -> None:
         raise SourceError(
             f"{place} has columns {', '.join(reserved)}; names that begin with an underscore are reserved."
         )
+
+
+def check_json(spout: str, planned: Range) -> None:
+    """Refuse a range that the journal cannot keep.
+
+    Raises:
+        SourceError: naming the spout.
+    """
+    try:
+        json.dumps(planned)
+    except (TypeError, ValueError) as error:
+        raise SourceError(
+            f"Spout {spout} planned a range that is not JSON: {error}. Return dicts with texts as "
+            "keys, lists, texts, numbers and booleans from next_range."
+        ) from error

@@ -19,6 +19,7 @@ from acker.core.paths import absolute
 from acker.core.retry import ExponentialBackoff, RetryPolicy
 from acker.core.schemas import component_of, edge
 from acker.core.timeouts import DEFAULT_WINDOWS, Timeouts
+from acker.journal.batch import Role
 from acker.spouts import Spout
 from acker.targets.aggregates import Aggregate
 from acker.topology.hooks import Hook, HookFunction
@@ -307,6 +308,11 @@ class Topology:
         if upstream not in self.components[bolt].inputs:
             return f"bolt {bolt} no longer reads {upstream}"
         return None
+
+    @property
+    def roles(self) -> dict[str, Role]:
+        """What each component is, for the journal."""
+        return {name: "spout" if each.is_spout else "bolt" for name, each in self.components.items()}
 
     @property
     def spouts(self) -> tuple[Component, ...]:

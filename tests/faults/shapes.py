@@ -105,7 +105,7 @@ class Source:
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         replays = Journal(self.store).rows(f"component = '{self.name}' AND kind = 'replay'")
-        newest = replays[-1].input["messages"] if replays else {}  # the batch that is being written
+        newest = replays[-1].replay.messages if replays else {}  # the batch that is being written
         attempts = {offset: attempt for offset, attempt, _ in newest.get(PARTITION, ())}
         wanted = set(positions["source_offset"].to_pylist())
         return self._frame(

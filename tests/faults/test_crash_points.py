@@ -52,6 +52,7 @@ EXEMPT = {
     "acker/runtime/server.py": "the server's own files; see tests/acceptance/test_server.py",
     "acker/runtime/sessions.py": "makes a session",
     "acker/runtime/manifest.py:_kept_manifest": "a cache, put in its place by a rename",
+    "acker/runtime/jars.py": "fetches jars into the virtual environment, before any run",
     "acker/runtime/stack.py": "starts Airflow, before any run",
     "acker/cli/commands.py:Context.running:create": "calls Store.create, as the scenario does",
     "acker/airflow/tasks.py:open_run:create": "calls Store.create, as the scenario does",

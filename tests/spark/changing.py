@@ -75,7 +75,7 @@ def failed(run):
 
 def inputs(run, component):
     """(kind, input) of a component's batches."""
-    return [(batch.kind, batch.input) for batch in run.journal.rows(f"component = '{component}'")]
+    return [(batch.kind, batch.input.to_json()) for batch in run.journal.rows(f"component = '{component}'")]
 
 
 def span(after, upto):

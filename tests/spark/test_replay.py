@@ -8,11 +8,13 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from acker.batches.batch import finish, plan
+from acker.batches.run import history
 from acker.components.bolts import fail_when
 from acker.core.delta import query
 from acker.core.errors import SettingsError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
+from acker.journal.inputs import Replay, SourceRange
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand, plan_due
@@ -46,8 +48,8 @@ def test_a_replay_by_hand_does_not_pass_over_a_batch_that_another_run_has_planne
     place.add("numbers", id=[5, 6])
     spout = run.topology.spouts[0]
     number = run.journal.newest_number(spout.name) + 1
-    planned = spout.source.next_range(run.spark, run.journal.history(spout.name), 10)
-    plan(replace(run, run_id="other"), spout, "next", planned, number)
+    planned = spout.source.next_range(run.spark, history(run, spout.name), 10)
+    plan(replace(run, run_id="other"), spout, "next", SourceRange(planned), number)
     _, batches = plan_by_hand(run, Selection(states=(State.ACKED,)), "why", "me")
     for batch in batches:
         finish(run, spout, batch)
@@ -151,7 +153,7 @@ def test_nothing_is_replayed_before_it_is_due(due):
 def test_of_two_runs_that_replay_one_fold_only_one_plans_it(due):
     _, loser, (winner,), late = due
     assert (loser, late) == (None, None)
-    expected = {"messages": {"0": [[2, 2, None], [3, 2, None], [4, 2, None]]}}
+    expected = Replay({"0": [[2, 2, None], [3, 2, None], [4, 2, None]]})
     assert (winner.kind, winner.number, winner.input, winner.run_id) == ("replay", 2, expected, "winner")
 
 
@@ -255,7 +257,7 @@ def test_a_replay_by_hand_is_recorded(by_hand, settled):
 
 def test_a_replay_by_hand_is_one_more_attempt(by_hand, settled, states):
     (matched, (batch,)), _ = by_hand
-    assert (matched.count, batch.input) == (2, {"messages": {"0": [[2, 3, None], [3, 3, None]]}})
+    assert (matched.count, batch.input) == (2, Replay({"0": [[2, 3, None], [3, 3, None]]}))
     assert [row for row in states(settled) if row[1] == 3 or row[0] > 6] == [
         (2, 3, "dead_letter"),
         (2, 3, "failed"),

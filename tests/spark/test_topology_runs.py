@@ -128,7 +128,7 @@ def test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read(pla
         [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")],
     )
     assert run_spout(run, numbers, limit=1) == (1, 1)
-    planned = [batch.input for batch in run.journal.rows("component = 'kept'")]
+    planned = [batch.input.to_json() for batch in run.journal.rows("component = 'kept'")]
     assert planned == [{"numbers": {"after": 0, "upto": 1}}, {"numbers": {"after": 1, "upto": 2}}]
 
 

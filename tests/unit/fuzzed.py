@@ -14,6 +14,7 @@ from acker.core.delta import Store, append_rows
 from acker.core.parquet import columns_of
 from acker.core.schemas import EVENTS
 from acker.journal.batch import Batch
+from acker.journal.inputs import SourceRange, Span, Spans
 from acker.journal.journal import Journal
 from acker.operations.fold import fold
 from acker.runtime.registry import load_topology
@@ -56,8 +57,8 @@ def shop(folder: Path) -> Shop:
     store.create()
     run = Run(load_topology("shop", settings), store, no_spark, clock=lambda: NOW)
     files = [{"path": ODD, "mark": "1:1", "after": 0, "upto": 3, "end": 3}]
-    Journal(store).append(Batch("orders", 1, "next", {"files": files}, ("items",), NOW, "run"))
-    Journal(store).append(Batch("items", 1, "next", {"orders": {"after": 0, "upto": 1}}, (), NOW, "run"))
+    Journal(store).append(Batch("orders", 1, "next", SourceRange({"files": files}), ("items",), NOW, "run"))
+    Journal(store).append(Batch("items", 1, "next", Spans({"orders": Span(0, 1)}), (), NOW, "run"))
     log(store, "orders", 1, [event(root, "init", emitted=1) for root in (1, 2, 3)], is_sealed=True)
     log(store, "items", 1, [event(1, "ack"), event(2, "fail", reason=REASON)], is_sealed=True)
     return Shop(run, environ)

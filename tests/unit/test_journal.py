@@ -14,6 +14,7 @@ import pytest
 from acker.core.delta import Store, append_rows
 from acker.core.schemas import BATCHES, LEDGER, SCHEMAS
 from acker.journal.batch import Batch
+from acker.journal.inputs import Replay, SourceRange, Span, Spans
 from acker.journal.journal import Journal
 
 ROUNDS = 40
@@ -30,7 +31,7 @@ def journal(tmp_path):
 
 
 def batch(component, number, run_id):
-    return Batch(component, number, "next", {"numbers": {"after": 0, "upto": 1}}, ("a", "b"), NOW, run_id)
+    return Batch(component, number, "next", SourceRange({"upto": 1}), ("a", "b"), NOW, run_id)
 
 
 def plan_all(store, component, run_id, start, answers):
@@ -67,17 +68,39 @@ def test_a_number_that_was_planned_before_keeps_its_row(journal):
 def test_an_edge_is_known_by_the_newest_batch_that_was_planned_for_it(journal):
     for number, edges in ((1, ("a", "b")), (2, ("b",)), (3, ())):
         journal.append(replace(batch("one", number, "a"), edges=edges))
-    journal.append(replace(batch("b", 1, "a"), edges=()))
+    journal.append(replace(batch("b", 1, "a"), input=Spans({}), edges=()))
     assert journal.edges() == {"one": {"a": 1, "b": 2}, "b": {}}
 
 
-def test_a_bolts_batch_tells_where_the_bolt_stands_and_a_spouts_tells_nothing():
-    bolts = replace(
-        batch("a", 1, "a"), input={"one": {"after": 1, "upto": 3}, "gone": {"after": 2, "upto": 2}}
-    )
-    spouts = replace(batch("one", 1, "a"), input={"after": None, "upto": 7, "files": []})
-    assert (bolts.positions, bolts.taken("one"), bolts.taken("two")) == ({"one": 3, "gone": 2}, 3, 0)
-    assert spouts.positions == {}
+def test_the_spans_of_a_bolts_batch_tell_where_the_bolt_stands():
+    spans = Spans({"one": Span(1, 3), "gone": Span(2, 2)})
+    assert (spans.ends, spans.taken_in) == ({"one": 3, "gone": 2}, ["one"])
+    assert (spans.end("one"), spans.end("two")) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"topic-0": {"after": 0, "upto": 10}},
+        {"messages": {"0": [[1, 2, None]]}},
+        {"messages": []},
+        {},
+        [],
+        0,
+        "",
+        False,
+    ],
+    ids=str,
+)
+def test_a_spouts_range_may_be_any_json_value(journal, described):
+    again = Replay({"0": [[1, 2, None]]})
+    journal.append(replace(batch("one", 1, "a"), input=SourceRange(described), edges=("bolt",)))
+    journal.append(replace(batch("bolt", 1, "a"), input=Spans({"one": Span(0, 1)}), edges=()))
+    journal.append(replace(batch("one", 2, "a"), kind="replay", input=again))
+    for reader in (journal, Journal(journal.store, {"one": "spout", "bolt": "bolt"})):
+        assert [row.input for row in reader.all("one")] == [SourceRange(described), again]
+        assert reader.read("bolt", 1).spans.ends == {"one": 1}
+        reader.refuse_broken()
 
 
 def test_the_tables_have_the_columns_and_properties_of_their_schemas(journal):
@@ -90,6 +113,7 @@ def test_the_tables_have_the_columns_and_properties_of_their_schemas(journal):
 
 
 def test_who_follows_the_newest_batches_reads_back_to_the_first_that_it_needs(journal):
+    journal = Journal(journal.store, {"bolt": "bolt"})
     count = 1000
     planned = [
         {
@@ -107,7 +131,7 @@ def test_who_follows_the_newest_batches_reads_back_to_the_first_that_it_needs(jo
     append_rows(journal.store.require(BATCHES), rows, "bolt", count)
     for first in (1, 450, 901, count):
         since = journal.since("bolt", "numbers", first)
-        assert {b.number for b in since if b.is_given_any("numbers", [first])} == {first}
+        assert {b.number for b in since if b.spans.can_give("numbers", [first])} == {first}
     assert [b.number for b in journal.since("bolt", "numbers", count)] == list(range(901, 1001))
 
 
