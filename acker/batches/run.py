@@ -15,6 +15,7 @@ from acker.core.schemas import of_stream, stream
 from acker.journal.batch import Batch
 from acker.journal.inputs import SourceRange
 from acker.journal.journal import Journal
+from acker.spark.delta import read
 from acker.spouts import History, Range
 from acker.topology.topology import Topology
 
@@ -71,7 +72,7 @@ class Run:
 
     def rows(self, component: str, batches: list[int]) -> DataFrame:
         """Rows of some batches of a component's streams."""
-        frame = self.store.read(self.spark, stream(component))
+        frame = read(self.spark, self.store.path(stream(component)))
         return frame.where(in_batches(batches))
 
 

@@ -27,6 +27,7 @@ from acker.core.trims import newest_trim
 from acker.journal.batch import Batch
 from acker.journal.inputs import Replay, SourceRange
 from acker.spark.columns import bound_literal, root_id
+from acker.spark.delta import append
 from acker.spouts import History
 from acker.targets.constraints import refusals
 
@@ -59,7 +60,7 @@ def _append_rows(run: Run, component: Component, batch: Batch, rows: DataFrame) 
         for field in rows.schema.fields
     ]
     stamped = rows.select(bound_literal(batch.number, "_root_id", "bigint").alias("_batch"), *columns)
-    run.store.append(stamped, stream(component.name), component.name, batch.number, _WRITE_OPTIONS)
+    append(stamped, run.store.path(stream(component.name)), component.name, batch.number, _WRITE_OPTIONS)
 
 
 def _ddl(component: Component, kind: DataType) -> str:

@@ -21,6 +21,7 @@ from acker.core.quoting import sql_name
 from acker.core.schemas import of_stream, stream
 from acker.core.streams import Rows, held_back
 from acker.journal.batch import Batch
+from acker.spark.delta import read
 
 _REPORT = """_root_id bigint, _root_ids array<bigint>, _stream string, _kind string, _error string,
     _held struct<stream:string,file:string,row:bigint,batch:bigint,since:bigint,task:int>"""
@@ -71,7 +72,7 @@ def _located(run: Run, name: str, batches: list[int]) -> DataFrame | None:
     rows = Rows.of(run.store, name, batches)
     if not rows.files:
         return None
-    schema = run.store.read(run.spark, stream(name)).schema
+    schema = read(run.spark, run.store.path(stream(name))).schema
     files = run.spark.read.schema(schema).parquet(*map(without_pattern, rows.files))
     return files.where(f"{rows.where} AND _kind IS NULL AND {of_stream(name, rows.columns)}")
 

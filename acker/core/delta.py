@@ -1,8 +1,8 @@
-"""The only Delta reads and writes of the store, in appends that Delta's transaction ids make idempotent.
+"""Delta tables without Spark: the store's own, with appends that Delta's transaction ids make idempotent.
 
-Each table has one kind of writer. Streams and published tables are Spark's, which holds the user's rows. The
-store's own tables are written with the `deltalake` package, which takes milliseconds for a row where Spark
-takes half a second; with it, too, a client reads what it must know before it plans.
+Each table has one kind of writer. Spark writes streams and published tables, since it holds the user's rows
+(`acker/spark/delta.py`). The `deltalake` package writes the store's own tables: it takes milliseconds for a
+row, and Spark half a second. A client also reads with it what it must know before it plans.
 """
 
 import re
@@ -16,8 +16,6 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
 from acker.core.errors import StoreError
 from acker.core.schemas import SCHEMAS
@@ -90,29 +88,6 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return [None if tick is None else _EPOCH + timedelta(microseconds=tick) for tick in ticks]
 
 
-def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str, str] | None = None) -> None:
-    """Append `frame` in one commit that happens once per (app, number), however often it is called.
-
-    A number that is not above the app's last one is skipped by Delta without a word, so callers who
-    may have raced read back what they find. `options` reach the Delta writer.
-    """
-    writer = frame.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", number)
-    for key, value in (options or {}).items():
-        writer = writer.option(key, value)
-    try:
-        writer.save(path)
-    except PySparkException:
-        # Another client that commits the same number, or makes the table, at the same time has done the work.
-        if last_number(open_table(path), app) < number:
-            raise
-    table = open_table(path)
-    if table is None or last_number(table, app) < number:
-        raise StoreError(
-            f"The commit {app} {number} is not in {path} although it was written. "
-            "If the table was replaced or restored meanwhile, run the command again."
-        )
-
-
 def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> bool:
     """Append `rows` without Spark, once per (app, number); see `append_all`."""
     return append_all(table, rows, {app: number})
@@ -151,7 +126,7 @@ def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool
 
 
 def last_number(table: DeltaTable | None, app: str) -> int:
-    """The newest number that `append` committed for `app`; 0 if there is none."""
+    """The newest number that was committed for `app`; 0 if there is none."""
     if table is None:
         return 0
     version = table.transaction_version(app)
@@ -235,19 +210,6 @@ class Store:
             raise StoreError(
                 f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {WAY_OUT}"
             ) from error
-
-    def read(self, spark: SparkSession, table: str, version: int | None = None) -> DataFrame:
-        """The table in Spark, as of a version or as it stands."""
-        reader = spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        return reader.load(self.path(table))
-
-    def append(
-        self, frame: DataFrame, table: str, app: str, number: int, options: dict[str, str] | None = None
-    ) -> None:
-        """Append to a table of the store, once per (app, number); see `append` of this module."""
-        append(frame, self.path(table), app, number, options)
 
     def last_number(self, table: str, app: str, version: int | None = None) -> int:
         """The newest number that was appended for `app`; 0 where there is none or no table."""

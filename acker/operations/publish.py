@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from acker.batches.run import Run
-from acker.core.delta import append, last_number, open_table, query
+from acker.core.delta import last_number, open_table, query
 from acker.core.errors import StoreError
 from acker.core.integrity import refuse_missing
 from acker.core.ledger import newest_fold
@@ -20,6 +20,7 @@ from acker.core.quoting import sql_name
 from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.streams import untracked
 from acker.journal.downstream import downstream_batches
+from acker.spark.delta import append, read
 from acker.targets.publisher import COUNT, app_id, commit_note, position
 from acker.topology.topology import Publication
 
@@ -118,7 +119,7 @@ def _some_replace(run: Run, after: int, upto: int) -> bool:
 
 
 def _publish_fold(run: Run, publication: Publication, acked: Acked) -> None:
-    settled = run.store.read(run.spark, LEDGER).where(
+    settled = read(run.spark, run.store.path(LEDGER)).where(
         (F.col("fold") == acked.fold) & F.col("live_in").isNull() & (F.col("state") == "acked")
     )
     tuples = _tuples_of(run, publication, acked.emissions, settled.select(F.col("root_id").alias("_root_id")))

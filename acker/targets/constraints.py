@@ -13,6 +13,7 @@ from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
 from acker.core.schemas import component_of, of_stream
+from acker.spark.delta import read
 from acker.topology.topology import Publication
 
 _CHECK = "delta.constraints."
@@ -35,7 +36,7 @@ def _refusals(run: Run, publication: Publication, rows: DataFrame) -> DataFrame:
     if table is None:
         return rows
     published = run.columns(rows, component)
-    target = run.spark.read.format("delta").load(publication.to)
+    target = read(run.spark, publication.to)
     types = dict(target.dtypes)
     for column, found in rows.dtypes:
         if column in published and types.get(column, found) != found:

@@ -38,8 +38,9 @@ class Call:
 
 
 def calls() -> Iterator[Call]:
-    """Calls of whatever has the name of such a function, or of one of acker/core/delta.py that calls one."""
-    ours = {node.name for node in ast.walk(ast.parse(APPENDS.read_text())) if _makes_effects(node)}
+    """Calls of whatever has the name of such a function, or of one of `APPENDS` that calls one."""
+    trees = [ast.parse(path.read_text()) for path in APPENDS]
+    ours = {node.name for tree in trees for node in ast.walk(tree) if _makes_effects(node)}
     for package in PRODUCT:
         for path in sorted((ROOT / package).rglob("*.py")):
             file = str(path.relative_to(ROOT))

@@ -23,7 +23,8 @@ from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableI
 from tests.kit import ROOT
 
 PRODUCT = ("acker", "pipeline")
-APPENDS = ROOT / "acker" / "core" / "delta.py"  # effects are named by who calls this module
+# Effects are named by who calls these modules.
+APPENDS = (ROOT / "acker" / "core" / "delta.py", ROOT / "acker" / "spark" / "delta.py")
 
 # What of `deltalake` changes a table, by class.
 FUNCTIONS = ("write_deltalake", "convert_to_deltalake")
@@ -152,7 +153,7 @@ def _effect(folder: Path, path: str, is_sparks: bool) -> Effect | None:
     ours = [frame for frame in _stack() if _product_file(frame) is not None]
     if not ours:
         return None
-    asks = next((frame for frame in ours if frame.f_code.co_filename != str(APPENDS)), ours[0])
+    asks = next((frame for frame in ours if Path(frame.f_code.co_filename) not in APPENDS), ours[0])
     called = asks.f_code.co_qualname.replace(".<locals>", "").replace(".<lambda>", "")
     table = path.removeprefix(f"{folder}/").rstrip("/")
     return Effect(

@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "an append of Spark's leaves its transaction number out",
-        "acker/core/delta.py",
+        "acker/spark/delta.py",
         '.option("txnAppId", app).option("txnVersion", number)',
         "",
         (f"{BATCH}test_a_batch_is_taken_once_it_is_logged_and_not_before",),

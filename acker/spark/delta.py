@@ -1,0 +1,35 @@
+"""Delta tables of Spark's: the streams, the published tables and what is read beside them."""
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from acker.core.delta import last_number, open_table
+from acker.core.errors import StoreError
+
+
+def read(spark: SparkSession, path: str) -> DataFrame:
+    """The Delta table at a path or URI, as it stands."""
+    return spark.read.format("delta").load(path)
+
+
+def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str, str] | None = None) -> None:
+    """Append `frame` in one commit that happens once per (app, number), however often it is called.
+
+    A number that is not above the app's last one is skipped by Delta without a word, so callers who
+    may have raced read back what they find. `options` reach the Delta writer.
+    """
+    writer = frame.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", number)
+    for key, value in (options or {}).items():
+        writer = writer.option(key, value)
+    try:
+        writer.save(path)
+    except PySparkException:
+        # Another client that commits the same number, or makes the table, at the same time has done the work.
+        if last_number(open_table(path), app) < number:
+            raise
+    table = open_table(path)
+    if table is None or last_number(table, app) < number:
+        raise StoreError(
+            f"The commit {app} {number} is not in {path} although it was written. "
+            "If the table was replaced or restored meanwhile, run the command again."
+        )
