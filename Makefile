@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-faults mutants run bench soak requirements clean
+.PHONY: help setup check test test-all test-faults mutants run bench soak requirements clean
 
 python := .venv/bin/python
 typed := acker pipeline dags bench
@@ -10,16 +10,20 @@ help: ## List the targets
 setup: ## Make .venv with everything in it; instant when nothing has changed
 	@scripts/setup.sh
 
-check: setup ## Lint, format and types
+check: setup ## Lint, format, types, and which room imports which
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
+	.venv/bin/lint-imports --no-logo
 	$(python) -m mypy $(typed)
 
-test: setup ## All tests, on a Spark server of their own; ARGS goes to pytest
-	$(python) -m pytest $(ARGS)
+test: setup ## Tests that hold every guarantee; with ARGS all that it names, for it goes to pytest
+	$(if $(ARGS),$(python) -m pytest --extended $(ARGS),@scripts/test.sh)
 
-test-faults: setup ## Every fault that make test tries a part of; ARGS goes to pytest
-	$(python) -m pytest tests/faults --all-faults $(ARGS)
+test-all: setup ## All tests but for the rare faults, as before a change goes in
+	@scripts/test.sh --extended
+
+test-faults: setup ## Every fault, of which the others try a part; ARGS goes to pytest
+	$(python) -m pytest tests/faults --extended --all-faults $(ARGS)
 
 mutants: setup ## Deliberate bugs, each of which a test must catch; ARGS chooses some by words
 	$(python) -m tests.mutants $(ARGS)
@@ -37,5 +41,5 @@ requirements: setup ## Compile requirements.txt from requirements.in; ARGS=--upg
 	.venv/bin/uv pip compile --quiet --no-header --no-annotate $(ARGS) requirements.in -o requirements.txt
 
 clean: ## Remove what setup and the tools made; data/ stays
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

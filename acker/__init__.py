@@ -7,22 +7,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from acker.components.bolts import collect_anchors, fail_when, merge_anchors
+    from acker.components.anchors import collect_anchors, fail_when, merge_anchors
     from acker.components.collector import Collector, Context, RichBolt, Tuple
-    from acker.core.errors import AckerError, SourceError
+    from acker.core.errors import AckerError, BoltError, SourceError, StoreError, TopologyError
     from acker.core.retry import ExponentialBackoff
     from acker.spouts import DeltaSpout, FileSpout, Spout
+    from acker.targets.aggregate import DeltaAggregate
     from acker.targets.aggregates import Count, Max, Min, Sum
+    from acker.targets.append import DeltaAppend
+    from acker.targets.base import Target
     from acker.topology.hooks import Notice
     from acker.topology.topology import Topology
 
 _ROOMS = {
-    "acker.components.bolts": ("collect_anchors", "fail_when", "merge_anchors"),
+    "acker.components.anchors": ("collect_anchors", "fail_when", "merge_anchors"),
     "acker.components.collector": ("Collector", "Context", "RichBolt", "Tuple"),
-    "acker.core.errors": ("AckerError", "SourceError"),
+    "acker.core.errors": ("AckerError", "BoltError", "SourceError", "StoreError", "TopologyError"),
     "acker.core.retry": ("ExponentialBackoff",),
     "acker.spouts": ("DeltaSpout", "FileSpout", "Spout"),
+    "acker.targets.aggregate": ("DeltaAggregate",),
     "acker.targets.aggregates": ("Count", "Max", "Min", "Sum"),
+    "acker.targets.append": ("DeltaAppend",),
+    "acker.targets.base": ("Target",),
     "acker.topology.hooks": ("Notice",),
     "acker.topology.topology": ("Topology",),
 }
@@ -40,6 +46,9 @@ __all__ = [  # noqa: RUF022 # by subject
     "Context",
     "RichBolt",
     "Tuple",
+    "Target",
+    "DeltaAppend",
+    "DeltaAggregate",
     "Count",
     "Max",
     "Min",
@@ -47,7 +56,10 @@ __all__ = [  # noqa: RUF022 # by subject
     "ExponentialBackoff",
     "Notice",
     "AckerError",
+    "BoltError",
     "SourceError",
+    "StoreError",
+    "TopologyError",
 ]
 
 

@@ -8,13 +8,15 @@ import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.core.checksums import sealed_events
+from acker.core.checksums import events_with_checksum
 from acker.core.delta import Store, append_rows
 from acker.core.fold_job import FoldRequest, run_fold
-from acker.core.ledger import APP, fold_counts, newest_fold
+from acker.core.ledger import APP, fold_counts
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import EVENTS, LEDGER, SCHEMAS
+from acker.core.snapshot import Snapshot
 from acker.core.timeouts import Timeouts
+from acker.spark.delta import append
 from bench.pairs import Measure, measure
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -137,7 +139,8 @@ def _with_history(spark: SparkSession, folder: Path, settled: int) -> Store:
             "events bigint",
         )
         rows = own.unionByName(roots, allowMissingColumns=True)
-        store.append(rows.withColumn("live_in", F.lit(None).cast("bigint")), LEDGER, APP, fold)
+        stamped = rows.withColumn("live_in", F.lit(None).cast("bigint"))
+        append(stamped, store.path(LEDGER), APP, fold)
     _append_events(store, spark, NEW_ROOTS, 2, batch=SETTLED_FOLDS + 1)
     return store
 
@@ -177,7 +180,7 @@ def _append_events(store: Store, spark: SparkSession, roots: int, acks: int, bat
     )
     for component, events in ((SPOUT, init), (BOLT, ack)):
         stamped = events.withColumns({"batch": F.lit(batch).cast("bigint"), "logged_at": F.lit(NOW)})
-        store.append(_complete(spark, stamped), EVENTS, component, batch)
+        append(_complete(spark, stamped), store.path(EVENTS), component, batch)
         _seal(store, component, batch)
 
 
@@ -185,7 +188,7 @@ def _seal(store: Store, component: str, batch: int) -> None:
     """Append a batch's own row."""
     table = store.require(EVENTS)
     rows = collect(scan(table.file_uris(), columns_of(EVENTS)).filter(pl.col("component") == component))
-    own = sealed_events(rows, component, batch, 0, NOW).head(1)
+    own = events_with_checksum(rows, component, batch, 0, NOW).head(1)
     append_rows(table, own, f"{component} sealed", batch)
 
 
@@ -196,8 +199,7 @@ def _complete(spark: SparkSession, events: DataFrame) -> DataFrame:
 
 def _fold(store: Store, batch: int) -> dict[str, int]:
     request = FoldRequest(
-        previous=newest_fold(store),
-        events_version=store.require(EVENTS).version(),
+        snapshot=Snapshot(store),
         logged={SPOUT: batch, BOLT: batch},
         waiting={},
         spouts=[SPOUT],
@@ -205,5 +207,5 @@ def _fold(store: Store, batch: int) -> dict[str, int]:
         timeouts=Timeouts(),
         now=NOW,
     )
-    fold, _ = run_fold(store, request)
-    return fold_counts(store, fold)
+    fold, _ = run_fold(request)
+    return fold_counts(fold)

@@ -115,7 +115,7 @@ class Soak:
             soaked.OUTAGE.unlink(missing_ok=True)
         self.task("orders", lambda run: tasks.read_source(run, "orders"))
         for bolt in ("items", "priced", "sold"):
-            self.task(bolt, lambda run, bolt=bolt: tasks.take_inputs(run, bolt, False))  # type: ignore[misc]
+            self.task(bolt, lambda run, bolt=bolt: tasks.run_bolt(run, bolt, False))  # type: ignore[misc]
         self.task("fold", tasks.fold, spark=False)
         for component in ("priced", "sold"):
             self.task("publish", lambda run, name=component: tasks.publish(run, name))  # type: ignore[misc]

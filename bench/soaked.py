@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.core.retry import ExponentialBackoff
 from acker.runtime.settings import Settings
 from acker.spouts import DeltaSpout

@@ -13,6 +13,7 @@ from acker.batches.run import Run
 from acker.core.delta import Store
 from acker.operations.cycle import run_bolt, run_spout
 from acker.operations.fold import fold
+from acker.spark.delta import read
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
 from bench.pairs import Measure, measure
@@ -48,8 +49,8 @@ def measure_tax(spark: SparkSession, folder: Path, rounds: int, sentences: int =
     for number in range(rounds + 1):
         want = _fingerprint(spark.read.format("delta").load(str(folder / f"plain{number}" / "upper")))
         store = Store(str(folder / f"tracked{number}"), "tax")
-        assert _fingerprint(store.read(spark, "streams/upper")) == want
-        assert store.read(spark, "ledger").where("state = 'acked'").count() == sentences
+        assert _fingerprint(read(spark, store.path("streams/upper"))) == want
+        assert read(spark, store.path("ledger")).where("state = 'acked'").count() == sentences
     return result
 
 

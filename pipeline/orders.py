@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.components.collector import Collector, Context, RichBolt, Tuple
 from acker.core.retry import ExponentialBackoff
 from acker.runtime.settings import Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.core.retry import ExponentialBackoff
 from acker.runtime.settings import Settings
 from acker.spouts import FileSpout

@@ -1,7 +1,12 @@
-"""Fixtures that every tier may use. All tests share one Spark server, which ends with the test run."""
+"""Fixtures that every tier may use, and what a run leaves out.
+
+All tests share one Spark server, which ends with the test run. Tests that are marked `extended` run with
+`--extended` only.
+"""
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from pyspark.sql import SparkSession
@@ -9,17 +14,32 @@ from pyspark.sql import SparkSession
 from acker.runtime import server
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings
+from tests.kit.servers import SHORT_LIVED
 
-# For a Spark server of minutes: Java's second compiler would take more time than what it compiles saves.
-SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+left_out = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--extended", action="store_true", help="also the tests marked extended")
     parser.addoption("--all-faults", action="store_true", help="also the cases marked thorough")
     parser.addoption("--home", help="folder of a Spark server that runs already, to be used and left alone")
     parser.addoption(
         "--record-points", action="store_true", help="write down the crash points that are found"
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    extended = (
+        [] if config.getoption("--extended") else [i for i in items if i.get_closest_marker("extended")]
+    )
+    config.stash[left_out] = len(extended)
+    config.hook.pytest_deselected(items=extended)
+    items[:] = [item for item in items if item not in extended]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if count := config.stash.get(left_out, 0):
+        terminalreporter.line(f"{count} tests were left out. make test-all runs them too.")
 
 
 @pytest.fixture(scope="session")
@@ -30,9 +50,14 @@ def settings(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="session")
-def spark(settings: Settings) -> Iterator[SparkSession]:
+def spark(settings: Settings, pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A session on the shared server."""
-    with owned_session(settings) as session:
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            if not pytestconfig.getoption("--all-faults"):  # which take hours
+                for name, value in SHORT_LIVED.items():
+                    patch.setenv(name, value)
+            session = stack.enter_context(owned_session(settings))
         yield session
 
 

@@ -95,17 +95,12 @@ def _select_task(manifest: Manifest) -> Any:
 
         context = get_current_context()
         params = context["params"]
-        if not params["states"]:
-            narrowed = [key for key in params if key not in ("states", "why") and params[key]]
-            if narrowed:
-                raise AirflowFailException(
-                    f"{', '.join(narrowed)} narrow a choice of states, and none is chosen. Choose states too."
-                )
-            return "emit"
         try:
             counts = tasks.match(manifest.name, params)
         except AckerError as error:
             raise AirflowFailException(str(error)) from error
+        if not counts:  # what is due
+            return "emit"
         context["ti"].xcom_push(key="matched", value=counts["matched"])
         tasks.log.info("%s messages match; %s more are in flight.", counts["matched"], counts["in_flight"])
         if params["dry_run"]:
@@ -121,8 +116,6 @@ def _emit_task(manifest: Manifest) -> Any:
 
         context = get_current_context()
         run, params, dag_run = tasks.open_run(manifest.name, spark), context["params"], context["dag_run"]
-        if not params["states"]:
-            return tasks.replay_due(run)
         who = dag_run.triggering_user_name or "airflow"
         return tasks.replay_by_hand(run, params, who, dag_run.run_id)
 

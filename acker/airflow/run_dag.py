@@ -52,7 +52,7 @@ def _component_task(manifest: Manifest, component: ComponentManifest) -> Any:
 
         run = tasks.open_run(manifest.name, spark)
         if component.inputs:
-            return tasks.take_inputs(run, component.name, is_last_try())
+            return tasks.run_bolt(run, component.name, is_last_try())
         return tasks.read_source(run, component.name)
 
     return spark_task(
@@ -85,9 +85,9 @@ def _check_task(manifest: Manifest) -> Any:
     def check() -> None:
         from acker.airflow import tasks
 
-        complaints = tasks.complaints(manifest.name)
-        if complaints:
+        warnings = tasks.health_warnings(manifest.name)
+        if warnings:
             look = f"Look further with `acker status {manifest.name}`."
-            raise AirflowFailException(" ".join([*complaints, look]))
+            raise AirflowFailException(" ".join([*warnings, look]))
 
     return check()

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Batches: planned, written and logged, from wherever an earlier run left them."""

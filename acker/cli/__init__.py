@@ -1,1 +1,1 @@
-"""TODO."""
+"""The commands, and what they print."""

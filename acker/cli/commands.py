@@ -19,10 +19,10 @@ from pyspark.errors import PySparkException
 
 from acker.cli import rendering as render
 from acker.core.delta import Store
-from acker.core.errors import AckerError, SettingsError
-from acker.core.events import State
+from acker.core.errors import AckerError
 from acker.core.ledger import fold_counts
 from acker.core.quoting import printable
+from acker.operations.selection import SELECTABLE, Selection
 from acker.reports.audit import audit_json, audit_report
 from acker.reports.status import status_report
 from acker.runtime.manifest import manifest_of
@@ -157,8 +157,8 @@ def fold(context: Context) -> None:
 
     with context.running() as running:
         done = fold_once(running)
-    counts = fold_counts(context.store, done)
-    result = {**asdict(done), "counts": counts}
+    counts = fold_counts(done)
+    result = {**done.as_dict(), "counts": counts}
     context.print(result, lambda: render.pairs({"fold": done.number, **counts}))
 
 
@@ -177,9 +177,7 @@ def publish(context: Context) -> None:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(
-        [state.value for state in (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)]
-    ),
+    type=click.Choice([state.value for state in SELECTABLE]),
     help="Choose messages by hand, by their newest state; may be given several times.",
 )
 @click.option("--spout", help="Only this spout's.")
@@ -191,68 +189,24 @@ def publish(context: Context) -> None:
 @click.option("--why", default="", help="Kept in replay_requests.")
 @click.option("--requested-by", default=None, help="Kept in replay_requests; you by default.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
-def replay(
-    context: Context,
-    states: tuple[str, ...],
-    spout: str | None,
-    messages: tuple[str, ...],
-    since: datetime | None,
-    until: datetime | None,
-    reason: str | None,
-    limit: int | None,
-    why: str,
-    requested_by: str | None,
-    dry_run: bool,
-) -> None:
+def replay(context: Context, why: str, requested_by: str | None, **fields: Any) -> None:
     """Emit messages again: those that are due, or with --state those that you choose.
 
     Messages in flight are left alone. Acked ones may be chosen; what they published is replaced once
     they are acked again. `run` then takes the emitted messages on.
     """
-    from acker.batches.batch import finish
     from acker.operations import replay as replays
-    from acker.operations.selection import Selection, refuse_irreversible, select
-    from acker.reports.trace import parse_message
 
-    chosen = (spout, messages, since, until, reason, limit)
-    if not states and any(chosen):
-        raise SettingsError(
-            "Say with --state which messages to choose among; without it all due are replayed."
-        )
-    positions = tuple(parse_message(context.topology, text) for text in messages)
-    if len({name for name, _, _ in positions} | ({spout} if spout else set())) > 1:
-        raise SettingsError("Choose messages of one spout at a time.")
-    with context.running() as running:
-        spouts = context.topology.spouts
-        if not states:
-            for each in spouts:
-                replays.finish_unfinished(running, each)
-            planned = [batch for each in spouts if (batch := replays.plan_due(running, each)) is not None]
-            result = {"replayed": sum(replays.size(batch) for batch in planned)}
-        else:
-            selection = Selection(
-                states=tuple(State(state) for state in states),
-                spout=positions[0][0] if positions else spout,
-                positions=tuple((partition, offset) for _, partition, offset in positions),
-                since=since.replace(tzinfo=UTC) if since else None,
-                until=until.replace(tzinfo=UTC) if until else None,
-                reason=reason,
-                limit=limit,
-            )
-            planned = []
-            if dry_run:
-                matched = select(context.topology, context.store, selection)
-                refuse_irreversible(context.topology, matched)
+    selection = Selection.parse(fields, context.topology)
+    if selection is not None and fields["dry_run"]:
+        result = asdict(replays.dry_run(context.topology, context.store, selection))
+    else:
+        with context.running() as running:
+            if selection is None:
+                result = {"replayed": replays.replay_due(running)}
             else:
                 who = requested_by or _user()
-                matched, planned = replays.plan_by_hand(running, selection, why, who)
-            result = {
-                "matched": matched.count,
-                "in_flight": matched.in_flight,
-                "replayed": sum(replays.size(batch) for batch in planned),
-            }
-        for batch in planned:
-            finish(running, context.topology.components[batch.component], batch)
+                result = asdict(replays.replay_by_hand(running, selection, why, who))
     context.print(result, lambda: render.pairs(result))
 
 

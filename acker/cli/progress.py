@@ -36,7 +36,7 @@ class ProgressReport:
             self._bar.console.print(text, highlight=False)
         if self._bar.finished:
             self._bar.reset(self._task)
-        self._bar.update(self._task, description=text, advance=step.name not in ("folding", "narrowing"))
+        self._bar.update(self._task, description=text, advance=step.name not in ("folding", "bisecting"))
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:

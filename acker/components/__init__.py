@@ -1,1 +1,1 @@
-"""TODO."""
+"""The four kinds of components, each of which makes the rows of its own batches."""

@@ -1,9 +1,9 @@
 """Finding the messages for which a transformation raises, when Spark only says that a row somewhere did.
 
-The batch's roots are halved until single messages remain, and each half runs once: m poison messages
-among n cost at most 2 · m · log2(n) runs of the transformation, over ever smaller parts. Where only tuples
-that met raise, as in a join, each half passes without the other. Then each is halved beside the other, with
-a run more for each time.
+The batch's roots are bisected until single messages remain, and each half runs once. m bad messages among n
+cost at most 2 · m · log2(n) runs of the transformation, over ever smaller parts. Where only tuples that met
+raise, as in a join, each half passes without the other. Then each is halved beside the other, with one more
+run for each time.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from acker.components.bolts import FOREIGN_ANCHOR
+from acker.components.anchors import FOREIGN_ANCHOR
 from acker.components.collector import LONGEST_REASON
 from acker.core.errors import BoltError
 
-MOST_POISON = 32  # past this the bolt is at fault and not the rows
+MOST_BAD = 32  # past this the bolt is at fault and not the rows
 _DATA_EXCEPTION = "22"  # SQLSTATE class: a value that an expression cannot take
 _RAISED = "P0001"  # SQLSTATE of raise_error and assert_true
 _UNLOADED = " in read_udfs"  # a worker that cannot load the function, whatever the row
@@ -55,10 +55,10 @@ def error_of(frame: DataFrame) -> PySparkException | None:
     return None
 
 
-def find_poison(
+def bad_roots(
     bolt: str, inputs: Frames, rows_of: Callable[[Frames], DataFrame], error: PySparkException
 ) -> dict[int, str]:
-    """The poison roots of a batch and why each fails.
+    """The roots of a batch that make it raise, and why each does.
 
     Args:
         bolt: the bolt's name, for messages.
@@ -67,7 +67,7 @@ def find_poison(
         error: what it raised over all of them.
 
     Raises:
-        BoltError: more than `MOST_POISON` messages fail.
+        BoltError: more than `MOST_BAD` messages fail.
         PySparkException: an error that no single message causes.
     """
     ids = reduce(DataFrame.union, [frame.select("_root_id") for frame in inputs.values()])
@@ -79,7 +79,7 @@ def find_poison(
         part = reduce(or_, (root.between(roots[low], roots[high - 1]) for low, high in ranges))
         return error_of(rows_of({stream: frame.where(part) for stream, frame in inputs.items()}))
 
-    poison: dict[int, str] = {}
+    bad: dict[int, str] = {}
     # Every range on the stack is known to fail beside others, which pass without it.
     failing: list[tuple[Range, tuple[Range, ...], PySparkException]] = []
     if roots:
@@ -90,8 +90,8 @@ def find_poison(
         if reason is None:
             raise error
         if high - low == 1:
-            poison[roots[low]] = reason
-            refuse_more(bolt, poison)
+            bad[roots[low]] = reason
+            check_number(bolt, bad)
             continue
         middle = (low + high) // 2
         left, right = (low, middle), (middle, high)
@@ -102,16 +102,17 @@ def find_poison(
                 raise error
             found = [(left, (right, *beside), met), (right, (left, *beside), met)]
         failing.extend(found)
-    if not poison:
+    if not bad:
         raise error
-    return poison
+    return bad
 
 
-def refuse_more(bolt: str, poison: dict[int, str]) -> None:
-    """Raise a BoltError where more messages than `MOST_POISON` are poison."""
-    if len(poison) > MOST_POISON:
-        reason = next(reversed(poison.values()))
+def check_number(bolt: str, bad: Mapping[int, str]) -> None:
+    """Raise a BoltError where more messages than `MOST_BAD` are bad."""
+    if len(bad) > MOST_BAD:
+        reason = next(reversed(list(bad.values())))
         raise BoltError(
-            f"Bolt {bolt} fails on more than {MOST_POISON} messages of one batch, so it is taken to be at "
-            f"fault itself: {reason}. Mend it, or fail rows with fail_when, and run it again."
+            f"Bolt {bolt} fails on more than {MOST_BAD} messages of one batch, so it is taken to be at "
+            f"fault itself: {reason}. Mend it, or fail rows with fail_when, and run it again.",
+            component=bolt,
         )

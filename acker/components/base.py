@@ -1,18 +1,26 @@
-"""Spouts, bolts, and the streams between them, as a topology holds them."""
+"""Spouts, bolts, and the streams between them, as a topology holds them; and the work of one batch.
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+There is a class for each kind of component: `SpoutComponent`, `DataFrameBolt`, `BasicBolt` and
+`RichBoltComponent`. Each makes the rows of its own batches.
+"""
 
-from pyspark.sql import DataFrame
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
 
-from acker.components.collector import RichBolt
-from acker.core.schemas import component_of
-from acker.spouts import Spout
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
-DataFrameFunction = Callable[..., DataFrame]
-TupleFunction = Callable[[Any], Iterable[Any] | None]
+from acker.core.quoting import sql_name
+from acker.core.schemas import component_of, stream
+from acker.journal.batch import Batch
+from acker.journal.journal import Journal
+from acker.spark.streams import tuples, user_columns
+
 GroupingKind = Literal["shuffle", "fields", "global", "all"]
+BadRows = Mapping[int, str]  # root -> why a row of it raises
 
 
 @dataclass(frozen=True)
@@ -62,20 +70,14 @@ class Input(Stream):
 
 
 @dataclass(frozen=True)
-class Component(Stream):
+class Component(Stream, ABC):
     """A spout or a bolt of one topology."""
 
     name: str
     inputs: tuple[str, ...] = ()  # the streams that it reads, as `component` or `component.stream`
-    source: Spout | None = None  # on a spout
-    reliable: bool | str = True  # on a spout: which messages are tracked, in SQL if not all or none
-    function: DataFrameFunction | TupleFunction | None = None  # on a DataFrame or basic bolt
-    anchored: bool = True  # on a DataFrame bolt: whether its tuples are tracked
-    make: Callable[[], RichBolt] | None = None  # on a rich bolt
-    groupings: tuple[Grouping, ...] = ()  # on a rich bolt, one per input
-    tasks: int = 1  # on a rich bolt
-    schema: str | None = None  # DDL of what a basic or rich bolt emits
-    streams: Mapping[str, str] = field(default_factory=dict)  # on a rich bolt: further stream -> DDL
+
+    is_spout: ClassVar[bool] = False  # it reads a source and not streams
+    holds_back: ClassVar[bool] = False  # it may leave tuples to its next batch
 
     @property
     def stream_name(self) -> str:
@@ -83,16 +85,24 @@ class Component(Stream):
         return self.name
 
     @property
-    def is_spout(self) -> bool:
-        """Whether it reads a source and not streams."""
-        return self.source is not None
-
-    @property
+    @abstractmethod
     def doc(self) -> str:
         """What it says of itself to people."""
-        if self.is_spout:
-            return repr(self.source)
-        return (self.function or self.make).__doc__ or ""
+
+    @property
+    def may_be_untracked(self) -> bool:
+        """Whether it may emit tuples of no message although its inputs are tracked."""
+        return False
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether a batch takes in all that there is, however many rows that are."""
+        return False
+
+    @property
+    def streams(self) -> Mapping[str, str]:
+        """Its further streams -> the DDL of each."""
+        return {}
 
     @property
     def upstreams(self) -> tuple[str, ...]:
@@ -102,3 +112,90 @@ class Component(Stream):
     def stream(self, name: str) -> Input:
         """One of the component's named streams."""
         return Input(f"{self.name}.{name}")
+
+    def columns(self, rows: DataFrame, further: str) -> list[str]:
+        """The user's columns of one of its streams, whose table may hold other streams as well.
+
+        Args:
+            rows: of the table.
+            further: name of a further stream; empty for the first.
+        """
+        return user_columns(rows)
+
+    @abstractmethod
+    def rows(self, work: "Work", bad: BadRows) -> DataFrame:
+        """The rows that a batch adds to the component's stream, without their column `_batch`.
+
+        Args:
+            bad: roots that are left out and failed.
+
+        Raises:
+            BoltError: the component broke its contract.
+        """
+
+    @abstractmethod
+    def no_tuples(self, work: "Work", further: str) -> DataFrame:
+        """No tuple, with `_root_id` and the user's columns of those that it will emit to a stream."""
+
+    def find_bad_rows(self, work: "Work", bad: BadRows, error: PySparkException) -> BadRows:
+        """The roots whose rows make a batch raise, beside those that are known.
+
+        Args:
+            bad: roots that are left out already.
+            error: what the batch raised without them.
+
+        Raises:
+            BoltError: there are so many of them that the bolt is taken to be at fault.
+            PySparkException: no row is at fault. So it is of a component whose rows are not looked through.
+        """
+        raise error
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a component is given to make the rows of one batch.
+
+    Args:
+        journal: a snapshot of the store.
+        check: turns the rows that a published table would refuse into failures of their messages.
+        on_bisect: called before the batch's rows are looked through for bad ones.
+        takes_back: whether a published table takes back what replaced messages had added to it.
+    """
+
+    spark: SparkSession
+    topology: str
+    components: Mapping[str, Component]
+    journal: Journal
+    batch: Batch
+    check: Callable[[DataFrame], DataFrame]
+    on_bisect: Callable[[], None]
+    takes_back: bool
+
+    @cached_property
+    def taken(self) -> dict[str, list[int]]:
+        """Input stream of a bolt's batch -> the batches that it takes in."""
+        return self.journal.inputs(self.batch)
+
+    def tuples(self, name: str) -> DataFrame:
+        """What the batch takes in of a stream: the roots and the user's columns.
+
+        A component that never wrote has no stream to tell its columns; then it says them itself.
+        """
+        component, _, further = name.partition(".")
+        if self.journal.open(stream(name)) is not None:
+            found = tuples(self.spark, self.journal.store, name, self.taken.get(name, []))
+        else:
+            found = self.components[component].no_tuples(self, further)
+        roots = [column for column in ("_root_id", "_root_ids") if column in found.columns]
+        return found.select(*roots, *map(sql_name, self.columns(found, name)))
+
+    def columns(self, rows: DataFrame, name: str) -> list[str]:
+        """The user's columns of a stream among those of its table."""
+        return columns_of(self.components, rows, name)
+
+
+def columns_of(components: Mapping[str, Component], rows: DataFrame, name: str) -> list[str]:
+    """The user's columns of a stream, also of a component that is gone."""
+    component, _, further = name.partition(".")
+    found = components.get(component)
+    return user_columns(rows) if found is None else found.columns(rows, further)

@@ -1,110 +1,158 @@
 """Rich bolts in Spark: what a batch hands to the tasks, and what comes back from them."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial, reduce
+from typing import ClassVar
 
 import polars as pl
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from acker.batches.run import Run
-from acker.components.base import Component, Grouping
-from acker.components.bolts import check_columns
-from acker.components.collector import Context
+from acker.components.base import BadRows, Component, Grouping, Work
+from acker.components.collector import Context, RichBolt
+from acker.components.columns import check_columns
 from acker.components.workers import RichRunner
 from acker.core.errors import BoltError
 from acker.core.events import Kind
-from acker.core.ledger import newest_fold
 from acker.core.paths import without_pattern
 from acker.core.quoting import sql_name
-from acker.core.schemas import of_stream, stream
+from acker.core.schemas import is_tuple, stream
 from acker.core.streams import Rows, held_back
-from acker.journal.batch import Batch
 from acker.spark.delta import read
+from acker.spark.streams import user_columns
 
 _REPORT = """_root_id bigint, _root_ids array<bigint>, _stream string, _kind string, _error string,
     _held struct<stream:string,file:string,row:bigint,batch:bigint,since:bigint,task:int>"""
 
 
-def rich_rows(run: Run, bolt: Component, batch: Batch) -> DataFrame:
-    """The rows that one batch of a rich bolt adds to its stream.
+@dataclass(frozen=True, kw_only=True)
+class RichBoltComponent(Component):
+    """A rich bolt.
 
-    Raises:
-        BoltError: two of its streams have a column of different types, or one has a reserved name.
+    Args:
+        factory: makes the instance of a task.
+        groupings: one per input.
+        schema: DDL of what it emits to its first stream.
+        further: further stream -> DDL.
     """
-    held = held_back(run.store, bolt.name, batch.number - 1, newest_fold(run.store))
-    parts: list[DataFrame] = []
-    for index, name in enumerate(bolt.inputs):
-        mine = held.filter(pl.col("stream") == name)
-        parts += _given(run, bolt, index, batch) + _again(run, bolt, index, mine)
-    columns, schema = _emitted(run, bolt)
-    if not parts:
-        return run.spark.createDataFrame([], schema)
-    order = ["_task", "_since", "_input", "_batch", "_partition", "_offset", "_file", "_row"]
-    shared = _union(parts).repartition(bolt.tasks, "_task").sortWithinPartitions(*order)
-    context = Context(run.topology.name, bolt.name, batch.number, 0, bolt.tasks)
-    assert bolt.make is not None
-    runner = RichRunner(bolt.make, context, bolt.inputs, columns, to_arrow_schema(schema, timezone="UTC"))
-    return _union([shared.mapInArrow(runner, schema), *_unread(run, bolt, held)])
+
+    factory: Callable[[], RichBolt]
+    schema: str
+    groupings: tuple[Grouping, ...]
+    tasks: int = 1
+    further: Mapping[str, str] = field(default_factory=dict)
+
+    holds_back: ClassVar[bool] = True
+
+    @property
+    def doc(self) -> str:
+        """See `Component`."""
+        return self.factory.__doc__ or ""
+
+    @property
+    def may_be_untracked(self) -> bool:
+        """See `Component`."""
+        return True
+
+    @property
+    def streams(self) -> Mapping[str, str]:
+        """See `Component`."""
+        return self.further
+
+    def columns(self, rows: DataFrame, further: str) -> list[str]:
+        """See `Component`."""
+        if not self.further:
+            return user_columns(rows)
+        return rows.sparkSession.createDataFrame([], self._ddl(further)).columns
+
+    def no_tuples(self, work: Work, further: str) -> DataFrame:
+        """See `Component`."""
+        return work.spark.createDataFrame([], f"_root_id bigint, {self._ddl(further)}")
+
+    def _ddl(self, further: str) -> str:
+        return self.further[further] if further else self.schema
+
+    def rows(self, work: Work, bad: BadRows) -> DataFrame:
+        """See `Component`.
+
+        Raises:
+            BoltError: two of its streams have a column of different types, or one has a reserved name.
+        """
+        held = held_back(work.journal, self.name, work.batch.number - 1)
+        parts: list[DataFrame] = []
+        for index, name in enumerate(self.inputs):
+            mine = held.filter(pl.col("stream") == name)
+            parts += _given(work, self, index) + _again(work, self, index, mine)
+        columns, schema = _emitted(work.spark, self)
+        if not parts:
+            return work.spark.createDataFrame([], schema)
+        order = ["_task", "_since", "_input", "_batch", "_partition", "_offset", "_file", "_row"]
+        shared = _union(parts).repartition(self.tasks, "_task").sortWithinPartitions(*order)
+        context = Context(work.topology, self.name, work.batch.number, 0, self.tasks)
+        arrow = to_arrow_schema(schema, timezone="UTC")
+        runner = RichRunner(self.factory, context, self.inputs, columns, arrow)
+        return work.check(_union([shared.mapInArrow(runner, schema), *_unread(work, self, held)]))
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
     return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
 
 
-def _unread(run: Run, bolt: Component, held: pl.DataFrame) -> list[DataFrame]:
+def _unread(work: Work, bolt: RichBoltComponent, held: pl.DataFrame) -> list[DataFrame]:
     """Failures of the tuples that the bolt holds back of streams which it reads no more."""
     gone = held.filter(~pl.col("stream").is_in(bolt.inputs)).drop_nulls("_root_id")
     if gone.is_empty():
         return []
     reason = pl.format("bolt {} no longer reads {}", pl.lit(bolt.name), "stream")
     failed = gone.select("_root_id", _kind=pl.lit(Kind.FAIL), _error=reason).unique()
-    return [run.spark.createDataFrame(failed.to_arrow())]
+    return [work.spark.createDataFrame(failed.to_arrow())]
 
 
-def _located(run: Run, name: str, batches: list[int]) -> DataFrame | None:
+def _located(work: Work, name: str, batches: list[int]) -> DataFrame | None:
     """Tuples of a stream whose `_metadata` has file_name and row_index; None where there are none.
 
     Delta tells no row's number in its file, so the stream's files are read as what they are. A stream's files
     are never rewritten, and it has no deletion vectors.
     """
-    rows = Rows.of(run.store, name, batches)
+    rows = Rows.of(work.journal, name, batches)
     if not rows.files:
         return None
-    schema = read(run.spark, run.store.path(stream(name))).schema
-    files = run.spark.read.schema(schema).parquet(*map(without_pattern, rows.files))
-    return files.where(f"{rows.where} AND _kind IS NULL AND {of_stream(name, rows.columns)}")
+    schema = read(work.spark, work.journal.store.path(stream(name))).schema
+    files = work.spark.read.schema(schema).parquet(*map(without_pattern, rows.files))
+    return files.where(f"{rows.where} AND {is_tuple(name, rows.columns)}")
 
 
-def _given(run: Run, bolt: Component, index: int, batch: Batch) -> list[DataFrame]:
+def _given(work: Work, bolt: RichBoltComponent, index: int) -> list[DataFrame]:
     """The tuples that are new to the bolt."""
     name = bolt.inputs[index]
-    rows = _located(run, name, run.journal.inputs(batch).get(name, []))
+    rows = _located(work, name, work.taken.get(name, []))
     if rows is None:
         return []
     task = _task(bolt.groupings[index], bolt.tasks)
     if bolt.groupings[index].kind == "all":
         task = F.explode(F.sequence(F.lit(0), F.lit(bolt.tasks - 1)))
     given = rows.select(
-        *_columns(run, rows, name, index),
+        *_columns(work, rows, name, index),
         F.lit(False).alias("_again"),
-        F.lit(batch.number).cast("bigint").alias("_since"),
+        F.lit(work.batch.number).cast("bigint").alias("_since"),
         task.alias("_task"),
     )
     return [given]
 
 
-def _again(run: Run, bolt: Component, index: int, held: pl.DataFrame) -> list[DataFrame]:
+def _again(work: Work, bolt: RichBoltComponent, index: int, held: pl.DataFrame) -> list[DataFrame]:
     """The tuples that the bolt holds back, read from where they lie."""
     name = bolt.inputs[index]
-    rows = _located(run, name, held["batch"].unique().to_list())
+    rows = _located(work, name, held["batch"].unique().to_list())
     if rows is None:
         return []
     found = rows.select(
-        *_columns(run, rows, name, index), _task(bolt.groupings[index], bolt.tasks).alias("_task")
+        *_columns(work, rows, name, index), _task(bolt.groupings[index], bolt.tasks).alias("_task")
     )
-    places = run.spark.createDataFrame(
+    places = work.spark.createDataFrame(
         held.select(_file="file", _row="row", _since="since", _holder="task").to_arrow()
     )
     kept = found.join(F.broadcast(places), ["_file", "_row"]).withColumn("_again", F.lit(True))
@@ -113,13 +161,13 @@ def _again(run: Run, bolt: Component, index: int, held: pl.DataFrame) -> list[Da
     return [kept.drop("_holder")]
 
 
-def _columns(run: Run, rows: DataFrame, name: str, index: int) -> list[Column]:
+def _columns(work: Work, rows: DataFrame, name: str, index: int) -> list[Column]:
     """What a task is told of a tuple; its values lie in a struct of the input's own."""
     given = {"_root_ids": "array<bigint>", "_source_partition": "string", "_source_offset": "bigint"}
     several, partition, offset = (
         F.col(column) if column in rows.columns else F.lit(None).cast(kind) for column, kind in given.items()
     )
-    values = F.struct(*(F.col(sql_name(column)) for column in run.columns(rows, name)))
+    values = F.struct(*(F.col(sql_name(column)) for column in work.columns(rows, name)))
     return [
         F.col("_root_id"),
         several.alias("_root_ids"),
@@ -144,22 +192,22 @@ def _task(grouping: Grouping, tasks: int) -> Column:
     return F.pmod(share, F.lit(tasks)).cast("int")
 
 
-def _emitted(run: Run, bolt: Component) -> tuple[dict[str | None, list[str]], StructType]:
+def _emitted(spark: SparkSession, bolt: RichBoltComponent) -> tuple[dict[str | None, list[str]], StructType]:
     """The columns of each of the bolt's streams, and the schema of its rows, which has those of all."""
-    assert bolt.schema is not None
-    streams: list[tuple[str | None, str]] = [(None, bolt.schema), *bolt.streams.items()]
+    streams: list[tuple[str | None, str]] = [(None, bolt.schema), *bolt.further.items()]
     columns: dict[str | None, list[str]] = {}
     fields: dict[str, StructField] = {}
     for name, ddl in streams:
-        schema = run.spark.createDataFrame([], ddl).schema
-        check_columns(f"Bolt {bolt.name}", schema.names)
+        schema = spark.createDataFrame([], ddl).schema
+        check_columns("Bolt", bolt.name, schema.names)
         columns[name] = schema.names
-        for field in schema.fields:
-            if fields.setdefault(field.name, field).dataType != field.dataType:
+        for column in schema.fields:
+            if fields.setdefault(column.name, column).dataType != column.dataType:
                 raise BoltError(
-                    f"Bolt {bolt.name} emits {field.name} to {name} in another type than to its other "
-                    "streams, which lie in the same table; rename one."
+                    f"Bolt {bolt.name} emits {column.name} to {name} in another type than to its other "
+                    "streams, which lie in the same table; rename one.",
+                    component=bolt.name,
                 )
-    report = run.spark.createDataFrame([], _REPORT).schema
-    reported = [field for field in report.fields if bolt.streams or field.name != "_stream"]
+    report = spark.createDataFrame([], _REPORT).schema
+    reported = [column for column in report.fields if bolt.further or column.name != "_stream"]
     return columns, StructType([*reported, *fields.values()])

@@ -90,13 +90,13 @@ class RichRunner:
 
     def __init__(
         self,
-        make: Callable[[], RichBolt],
+        factory: Callable[[], RichBolt],
         context: Context,
         inputs: Sequence[str],
         columns: Columns,
         schema: pa.Schema,
     ) -> None:
-        self.make = make
+        self.factory = factory
         self.context = context
         self.inputs = inputs
         self.columns = columns
@@ -110,7 +110,7 @@ class RichRunner:
             for number, tup in self._tuples(batch):
                 if task is None or task.number != number:
                     emitted += task.finish() if task else []
-                    task = Task(self.make(), replace(self.context, task=number), self.columns)
+                    task = Task(self.factory(), replace(self.context, task=number), self.columns)
                 emitted += task.execute(tup)
             yield self._batch(emitted)
         if task is not None:

@@ -1,7 +1,7 @@
-"""Seals: a checksum over rows that are committed together, which is kept in a row beside them.
+"""Checksums over rows that are committed together; each is kept in a row beside them.
 
-Delta keeps its transaction numbers when a table's rows are restored, edited or lost, so a number says that
-something was committed once, and a seal whether it is still there, all of it and as it was.
+Delta keeps its transaction numbers when a table's rows are restored, edited or lost. A number says that
+something was committed once. The checksum says whether all of it is still there, as it was.
 """
 
 from collections.abc import Sequence
@@ -14,25 +14,25 @@ import polars as pl
 from acker.core.events import Kind, State
 from acker.core.ids import hash64
 
-# What is decided by. Who is told of it (the message's name, the reason, times) is not sealed.
+# What is decided by. Who is told of it (the message's name, the reason, times) is not in it.
 _OF_EVENTS = ("root_id", "ack_val", "emitted", "consumed", "source_offset", "attempt", "replaces", "joined")
 _OF_LEDGER = ("root_id", "ack_val", "outstanding", "source_offset", "attempt", "batch", "replaces", "joined")
 
 
-def seal_of_events() -> pl.Expr:
-    """The seal of some events, an aggregate; 0 of none. Their order does not matter."""
-    return _seal("kind", [kind.value for kind in Kind], _OF_EVENTS)
+def checksum_of_events() -> pl.Expr:
+    """The checksum of some events, an aggregate; 0 of none. Their order does not matter."""
+    return _checksum("kind", [kind.value for kind in Kind], _OF_EVENTS)
 
 
-def seal_of_ledger() -> pl.Expr:
-    """The seal of some rows of the ledger, as `seal_of_events`."""
-    return _seal("state", [state.value for state in State], _OF_LEDGER)
+def checksum_of_ledger() -> pl.Expr:
+    """The checksum of some rows of the ledger, as `checksum_of_events`."""
+    return _checksum("state", [state.value for state in State], _OF_LEDGER)
 
 
-def sealed_events(
+def events_with_checksum(
     events: pl.DataFrame, component: str, batch: int, tuples: int, now: datetime
 ) -> pl.DataFrame:
-    """The events of a batch, and before them the batch's own row with their seal.
+    """The events of a batch, and before them the batch's own row with their checksum.
 
     Args:
         events: with all columns of the table.
@@ -40,11 +40,11 @@ def sealed_events(
     """
     own = {"kind": Kind.BATCH.value, "emitted": tuples, "consumed": 0, "component": component}
     row = pl.DataFrame([own | {"batch": batch, "logged_at": now}], events.schema)
-    seal = pl.lit(events.select(seal_of_events()).item(), pl.Int64)
+    seal = pl.lit(events.select(checksum_of_events()).item(), pl.Int64)
     return pl.concat([row.with_columns(ack_val=seal), events])
 
 
-def _seal(word: str, words: Sequence[str], numbers: Sequence[str]) -> pl.Expr:
+def _checksum(word: str, words: Sequence[str], numbers: Sequence[str]) -> pl.Expr:
     """XOR over the rows of a sum over the columns, each times an odd number of its own.
 
     A row that is there twice breaks it as one that is gone.

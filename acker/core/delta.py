@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import takewhile
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction, write_deltalake
@@ -20,7 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from acker.core.errors import StoreError
 from acker.core.schemas import SCHEMAS
 
-WAY_OUT = 'See "Damage and the way out" in docs/operations.md.'
+RECOVERY_HINT = 'See "Damage and the way out" in docs/operations.md.'
 
 _REFUSED = (DeltaError, OSError)  # the second where the log cannot be written, as on a full disk
 _STYLE = re.compile(r"\x1b\[[0-9;]*m|↳")
@@ -35,7 +36,15 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except Exception as error:
-        raise StoreError(f"The Delta table {path} cannot be read: {said(error)} {WAY_OUT}") from error
+        raise StoreError(
+            f"The Delta table {path} cannot be read: {said(error)} {RECOVERY_HINT}", table=path
+        ) from error
+
+
+def path_of(table: DeltaTable) -> str:
+    """The path or URI at which a table was opened, as `Store.path` writes it."""
+    uri = table.table_uri.rstrip("/")
+    return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
 
 
 def said(error: Exception) -> str:
@@ -57,7 +66,10 @@ def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
         found = arrow_table(builder.execute(sql))
     except Exception as error:
         paths = ", ".join(table.table_uri for table in tables.values())
-        raise StoreError(f"The data of {paths} cannot be read: {said(error)} {WAY_OUT}") from error
+        only = path_of(*tables.values()) if len(tables) == 1 else None
+        raise StoreError(
+            f"The data of {paths} cannot be read: {said(error)} {RECOVERY_HINT}", table=only
+        ) from error
     columns = [_values(found.column(name)) for name in found.column_names]
     return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -119,7 +131,8 @@ def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool
         if not is_there(open_table(table.table_uri)):
             which = ", ".join(f"{app} {number}" for app, number in numbers.items())
             raise StoreError(
-                f"The commit {which} did not go into {table.table_uri}: {said(error)} Run the command again."
+                f"The commit {which} did not go into {table.table_uri}: {said(error)} Run the command again.",
+                table=path_of(table),
             ) from error
         return False
     return True
@@ -159,7 +172,8 @@ class Store:
         if found is not None and table in SCHEMAS and found.schema() != _own_schema(table):
             raise StoreError(
                 f"The columns of {found.table_uri} are not those that it was made with. "
-                f"It was altered by hand; restore it to a version before that. {WAY_OUT}"
+                f"It was altered by hand; restore it to a version before that. {RECOVERY_HINT}",
+                table=self.path(table),
             )
         return found
 
@@ -172,7 +186,8 @@ class Store:
         found = self.open(table, version)
         if found is None:
             raise StoreError(
-                f"There is no table {self.path(table)}. Has `acker run {self.topology}` run with this store?"
+                f"There is no table {self.path(table)}. Has `acker run {self.topology}` run with this store?",
+                table=self.path(table),
             )
         return found
 
@@ -195,7 +210,7 @@ class Store:
             except _REFUSED as error:
                 if self.open(name) is None:  # else another client was faster
                     raise StoreError(
-                        f"The table {self.path(name)} cannot be created: {said(error)}"
+                        f"The table {self.path(name)} cannot be created: {said(error)}", table=self.path(name)
                     ) from error
 
     def change(self, table: str, change: Callable[[DeltaTable], dict[str, Any]]) -> dict[str, Any]:
@@ -208,7 +223,8 @@ class Store:
             return change(self.require(table))
         except _REFUSED as error:
             raise StoreError(
-                f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {WAY_OUT}"
+                f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {RECOVERY_HINT}",
+                table=self.path(table),
             ) from error
 
     def last_number(self, table: str, app: str, version: int | None = None) -> int:

@@ -1,5 +1,7 @@
 """Every error that this project raises on purpose. Each message says what is wrong and what to do.
 
+Beside the message an error has what it speaks of as attributes, where that is known.
+
 AckerError
 ├── TopologyError    a topology that cannot be built, imported or run as it stands
 ├── SettingsError    a setting or an argument with a value that cannot serve
@@ -12,7 +14,27 @@ AckerError
 
 
 class AckerError(Exception):
-    """Base of the project's errors; the command line prints it as one sentence, without a traceback."""
+    """Base of the project's errors; the command line prints it as one sentence, without a traceback.
+
+    Args:
+        message: the sentence.
+        component: the component that it speaks of.
+        batch: the number of that component's batch.
+        table: path or URI of the Delta table, of the store or published, as `Store.path` writes it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        component: str | None = None,
+        batch: int | None = None,
+        table: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.component = component
+        self.batch = batch
+        self.table = table
 
 
 class TopologyError(AckerError):

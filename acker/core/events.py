@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from acker.core.messages import MessageId
+
 
 class Kind(StrEnum):
     """The kind of an event."""
@@ -80,6 +82,6 @@ class LedgerRow:
     settled_at: datetime | None = None
 
     @property
-    def message(self) -> tuple[str, str, int]:
-        """(spout, source_partition, source_offset), which identifies a message for ever."""
-        return self.spout, self.source_partition, self.source_offset
+    def message(self) -> MessageId:
+        """The message of which this is an attempt."""
+        return MessageId(self.spout, self.source_partition, self.source_offset)

@@ -7,14 +7,15 @@ from datetime import datetime
 import polars as pl
 import pyarrow as pa
 
-from acker.core.checksums import seal_of_events, seal_of_ledger
-from acker.core.delta import Store, append_rows
+from acker.core.checksums import checksum_of_events, checksum_of_ledger
+from acker.core.delta import append_rows
 from acker.core.events import Kind
 from acker.core.fold import FoldInput, ledger_rows
-from acker.core.integrity import broken_fold, refuse_broken_batches
+from acker.core.integrity import broken_fold, check_batches
 from acker.core.ledger import APP, Fold, live_rows, read_fold, settled_rows, unfolded
 from acker.core.parquet import collect, columns_of, scan
-from acker.core.schemas import EVENTS, LEDGER, SCHEMAS, of_stream
+from acker.core.schemas import EVENTS, LEDGER, SCHEMAS, is_tuple
+from acker.core.snapshot import Snapshot
 from acker.core.streams import Rows, by_each_root
 from acker.core.timeouts import Timeouts, Turn
 
@@ -24,22 +25,30 @@ class FoldRequest:
     """What to fold, all of it fixed before anything is computed.
 
     Args:
-        previous: the newest fold, None before the first.
-        events_version: of the events table, up to which to fold.
+        snapshot: of the store. Its fold is the one before; up to its version of `events` is folded.
         logged: component -> its newest batch logged at that version.
         waiting: stream -> batches of it that a bolt has yet to take.
         spouts: see `FoldInput`.
         delays: see `FoldInput`.
     """
 
-    previous: Fold | None
-    events_version: int
+    snapshot: Snapshot
     logged: Mapping[str, int]
     waiting: Mapping[str, Sequence[int]]
     spouts: Collection[str]
     delays: Sequence[float | None]
     timeouts: Timeouts
     now: datetime
+
+    @property
+    def previous(self) -> Fold | None:
+        """The fold before it, None before the first."""
+        return self.snapshot.fold
+
+    @property
+    def events_version(self) -> int:
+        """The version of `events` up to which it folds."""
+        return self.snapshot.require(EVENTS).version()
 
     @property
     def number(self) -> int:
@@ -52,7 +61,7 @@ class FoldRequest:
         return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
 
 
-def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
+def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
     """Fold once.
 
     Returns:
@@ -61,12 +70,12 @@ def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
     Raises:
         StoreError: events or live rows could not be read, or the fold not be committed.
     """
-    events = _new_events(store, request)
+    events = _new_events(request)
     fold = FoldInput(
-        live=_live(store, request.previous),
-        settled=settled_rows(store, request.previous),
+        live=_live(request.snapshot),
+        settled=settled_rows(request.previous),
         events=events.lazy(),
-        waiting=_waiting(store, request.waiting),
+        waiting=_waiting(request.snapshot, request.waiting),
         spouts=request.spouts,
         delays=request.delays,
         turn=request.turn,
@@ -82,31 +91,32 @@ def run_fold(store: Store, request: FoldRequest) -> tuple[Fold, bool]:
         pl.lit(request.events_version, pl.Int64).alias("events_version"),
         pl.lit(request.now).alias("folded_at"),
     )
-    seals = [
-        decided.filter(live).select(seal_of_ledger()).item() for live in (~pl.col("live"), pl.col("live"))
+    checksums = [
+        decided.filter(live).select(checksum_of_ledger()).item() for live in (~pl.col("live"), pl.col("live"))
     ]
-    own = _own_row(request, events.height, *seals)
+    own = _own_row(request, events.height, *checksums)
     both = pa.concat_tables([own, _arrow(rows)], promote_options="default")
-    is_ours = append_rows(store.require(LEDGER), both, APP, request.number)
-    return read_fold(store.require(LEDGER), request.number), is_ours
+    is_ours = append_rows(request.snapshot.require(LEDGER), both, APP, request.number)
+    return read_fold(request.snapshot.store.require(LEDGER), request.number), is_ours
 
 
-def _live(store: Store, fold: Fold | None) -> pl.LazyFrame:
+def _live(snapshot: Snapshot) -> pl.LazyFrame:
     """`live_rows`, which are all there and as the fold wrote them."""
-    rows = collect(live_rows(store, fold))
-    if fold is not None and rows.select(seal_of_ledger()).item() != fold.live_seal:
-        raise broken_fold(store, fold.number)
+    fold = snapshot.fold
+    rows = collect(live_rows(fold))
+    if fold is not None and rows.select(checksum_of_ledger()).item() != fold.live_seal:
+        raise broken_fold(snapshot.store, fold.number)
     return rows.lazy()
 
 
-def _new_events(store: Store, request: FoldRequest) -> pl.DataFrame:
+def _new_events(request: FoldRequest) -> pl.DataFrame:
     """Events of the batches that no fold has seen, at the fixed version, without the batches' own.
 
     Raises:
         StoreError: they are not those that were logged. One of them could settle what it knows nothing of.
     """
     new = unfolded(request.previous, request.logged)
-    table = store.require(EVENTS, request.events_version)
+    table = request.snapshot.require(EVENTS)
     rows = scan(table.file_uris(file_pruning_predicate=new), columns_of(EVENTS)).filter(pl.sql_expr(new))
     is_batch = pl.col("kind").eq_missing(pl.lit(Kind.BATCH))
     batches, events = collect(rows.filter(is_batch)), collect(rows.filter(~is_batch))
@@ -115,17 +125,17 @@ def _new_events(store: Store, request: FoldRequest) -> pl.DataFrame:
         (name, batch) for name, n in request.logged.items() for batch in range(folded.get(name, 0) + 1, n + 1)
     ]
     found = batches.select(pl.len(), pl.col("ack_val").bitwise_xor().fill_null(0)).row(0)
-    if found != (len(logged), events.select(seal_of_events()).item()):
-        refuse_broken_batches(table, batches, events.lazy(), logged)
+    if found != (len(logged), events.select(checksum_of_events()).item()):
+        check_batches(table, batches, events.lazy(), logged)
     return events
 
 
-def _waiting(store: Store, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame:
+def _waiting(snapshot: Snapshot, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame:
     """Roots (`root_id`) of the tuples of some batches of some streams."""
     parts = [pl.LazyFrame(schema={"_root_id": pl.Int64})]
     for name, batches in waiting.items():
-        rows = Rows.of(store, name, batches)
-        mine = pl.sql_expr(f"_kind IS NULL AND {of_stream(name, rows.columns)} AND {rows.where}")
+        rows = Rows.of(snapshot, name, batches)
+        mine = pl.sql_expr(f"{is_tuple(name, rows.columns)} AND {rows.where}")
         parts.append(by_each_root(scan(rows.files, rows.columns).filter(mine)).select("_root_id"))
     return pl.concat(parts).select(pl.col("_root_id").alias("root_id")).drop_nulls()
 
@@ -141,8 +151,8 @@ def _own_row(request: FoldRequest, events: int, settled: int, live: int) -> pa.T
 
     Args:
         events: all that it read, the late ones included.
-        settled: the seal of the rows that it settled.
-        live: the seal of its live rows.
+        settled: the checksum of the rows that it settled.
+        live: the checksum of its live rows.
     """
     row = {
         "fold": request.number,

@@ -1,14 +1,14 @@
 """The ledger as clients read it: the newest fold, what is live in it, and each message's story."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.delta import WAY_OUT, Store, last_number, query
+from acker.core.delta import RECOVERY_HINT, Store, last_number, path_of, query
 from acker.core.errors import StoreError
 from acker.core.parquet import columns_of, scan
 from acker.core.schemas import LEDGER
@@ -20,10 +20,41 @@ APP = "fold"
 # DataFusion's; {fold} is the number of the newest fold.
 NOW = "root_id IS NOT NULL AND (live_in IS NULL OR live_in = {fold})"
 
+_NEWEST = (
+    "spout, source_partition, source_offset, attempt, state, replaces, joined, component, reason, emitted_at"
+)
+
+
+def newest_rows(fold: int) -> str:
+    """Common table expressions on `ledger` in DataFusion, of which `newest` holds each message's newest row.
+
+    What became of single attempts is left out. Only messages that were emitted again are sorted, since that
+    takes most of the time: one that has a single attempt has a single row.
+
+    Args:
+        fold: the number of the newest fold.
+    """
+    return f"""
+        current AS (SELECT * FROM ledger
+            WHERE {NOW.format(fold=fold)} AND state NOT IN ('failed', 'timed_out')),
+        again AS (SELECT DISTINCT spout AS s, source_partition AS p, source_offset AS o
+            FROM current WHERE attempt > 1),
+        once AS (SELECT * FROM current LEFT ANTI JOIN again
+            ON spout = s AND source_partition = p AND source_offset = o),
+        sorted AS (SELECT current.*, row_number() OVER (
+                PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC, fold DESC) AS n
+            FROM current JOIN again ON spout = s AND source_partition = p AND source_offset = o),
+        newest AS (SELECT {_NEWEST} FROM once UNION ALL SELECT {_NEWEST} FROM sorted WHERE n = 1)"""
+
 
 @dataclass(frozen=True)
 class Fold:
-    """The row that each fold writes of itself."""
+    """The row that each fold writes of itself.
+
+    Args:
+        ledger: the ledger at a version that holds the fold. The fold's live rows are read from it: a later
+            version may have dropped them.
+    """
 
     number: int
     events_version: int  # of the events table that it folded up to
@@ -31,37 +62,43 @@ class Fold:
     logged: dict[str, int]  # component -> the newest batch whose events it folded
     events: int = 0  # rows of events that it read
     folded_at: datetime | None = None
-    ledger_version: int = 0  # a version of the ledger that holds the fold
-    live_seal: int = field(default=0, compare=False)  # of its live rows, see `seals`
+    ledger: DeltaTable = field(kw_only=True, compare=False, repr=False)
+    live_seal: int = field(default=0, compare=False)  # of its live rows, see `checksums`
+
+    def as_dict(self) -> dict[str, Any]:
+        """What it says of itself, and `ledger_version`, a version of the ledger that holds it."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "ledger"}
+        return {**own, "turn": asdict(self.turn), "ledger_version": self.ledger.version()}
 
 
 def newest_fold(store: Store) -> Fold | None:
-    """The newest fold, or None before the first.
+    """The newest fold of a store, or None before the first; see `newest_in`."""
+    return newest_in(store.open(LEDGER))
+
+
+def newest_in(ledger: DeltaTable | None) -> Fold | None:
+    """The newest fold in a ledger, or None before the first.
 
     Raises:
         StoreError: the ledger names a newest fold whose row is not there.
     """
-    table = store.open(LEDGER)
-    number = last_number(table, APP)
-    if table is None or number == 0:
-        return None
-    return read_fold(table, number)
+    number = last_number(ledger, APP)
+    return None if ledger is None or number == 0 else read_fold(ledger, number)
 
 
-def live_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
-    """Pending and retrying rows of a fold, at the version at which the fold was found."""
+def live_rows(fold: Fold | None) -> pl.LazyFrame:
+    """Pending and retrying rows of a fold."""
     if fold is None:
         return scan([], columns_of(LEDGER))
-    table = store.require(LEDGER, fold.ledger_version)
-    return scan(table.file_uris(file_pruning_predicate=f"live_in = {fold.number}"), columns_of(LEDGER))
+    files = fold.ledger.file_uris(file_pruning_predicate=f"live_in = {fold.number}")
+    return scan(files, columns_of(LEDGER))
 
 
-def settled_rows(store: Store, fold: Fold | None) -> pl.LazyFrame:
-    """Settled rows of all folds up to one, at the version at which it was found."""
+def settled_rows(fold: Fold | None) -> pl.LazyFrame:
+    """Settled rows of all folds up to one."""
     if fold is None:
         return scan([], columns_of(LEDGER))
-    table = store.require(LEDGER, fold.ledger_version)
-    files = table.file_uris(file_pruning_predicate="live_in IS NULL")
+    files = fold.ledger.file_uris(file_pruning_predicate="live_in IS NULL")
     return scan(files, columns_of(LEDGER)).filter(
         pl.col("live_in").is_null() & (pl.col("fold") <= fold.number)
     )
@@ -81,12 +118,14 @@ def read_fold(table: DeltaTable, number: int) -> Fold:
     if len(rows) != 1:
         raise StoreError(
             f"The ledger {table.table_uri} has {len(rows)} rows for its newest fold, {number}, instead of "
-            f"one. It was restored or edited by hand; restore it to a version that holds the fold. {WAY_OUT}"
+            "one. It was restored or edited by hand; restore it to a version that holds the fold. "
+            f"{RECOVERY_HINT}",
+            table=path_of(table),
         )
-    return _fold(rows[0], table.version())
+    return _fold(rows[0], table)
 
 
-def _fold(row: dict[str, Any], version: int) -> Fold:
+def _fold(row: dict[str, Any], ledger: DeltaTable) -> Fold:
     return Fold(
         number=row["fold"],
         events_version=row["events_version"],
@@ -94,7 +133,7 @@ def _fold(row: dict[str, Any], version: int) -> Fold:
         logged=dict(row["logged"]),
         events=row["events"],
         folded_at=row["folded_at"],
-        ledger_version=version,
+        ledger=ledger,
         live_seal=row["outstanding"] or 0,
     )
 
@@ -118,7 +157,7 @@ def unfolded(fold: Fold | None, logged: Mapping[str, int]) -> str:
     return " OR ".join(ranges) or "false"
 
 
-def fold_counts(store: Store, fold: Fold) -> dict[str, int]:
+def fold_counts(fold: Fold) -> dict[str, int]:
     """Rows by state that a fold wrote, its live ones included, and `late`, the events of settled roots.
 
     A fold counts the events that it read, and each of its rows those that went into it: the others
@@ -127,7 +166,7 @@ def fold_counts(store: Store, fold: Fold) -> dict[str, int]:
     rows = query(
         f"SELECT state, count(*) AS n, sum(events) AS events FROM ledger "
         f"WHERE fold = {fold.number} AND root_id IS NOT NULL GROUP BY state ORDER BY state",
-        ledger=store.require(LEDGER, fold.ledger_version),
+        ledger=fold.ledger,
     )
     counts = {row["state"]: row["n"] for row in rows}
     return {**counts, "late": fold.events - sum(row["events"] for row in rows)}
@@ -142,7 +181,7 @@ class Live:
     due: int = 0  # of the retrying ones, those whose next attempt is due
 
 
-def live_counts(store: Store, fold: Fold, now: datetime) -> Live:
+def live_counts(fold: Fold, now: datetime) -> Live:
     """Count the live rows of a fold. It reads those and no history."""
     (row,) = query(
         f"""SELECT count(*) FILTER (WHERE state = 'pending') AS pending,
@@ -150,15 +189,15 @@ def live_counts(store: Store, fold: Fold, now: datetime) -> Live:
             count(*) FILTER (WHERE state = 'retrying'
                 AND retry_at <= to_timestamp('{now.isoformat()}')) AS due
             FROM ledger WHERE live_in = {fold.number}""",
-        ledger=store.require(LEDGER, fold.ledger_version),
+        ledger=fold.ledger,
     )
     return Live(**row)
 
 
-def highest_attempt(store: Store, fold: Fold) -> int:
+def highest_attempt(fold: Fold) -> int:
     """The highest attempt among a fold's live rows, 1 where there are none."""
     (row,) = query(
         f"SELECT max(attempt) AS highest FROM ledger WHERE live_in = {fold.number}",
-        ledger=store.require(LEDGER, fold.ledger_version),
+        ledger=fold.ledger,
     )
     return row["highest"] or 1

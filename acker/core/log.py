@@ -1,7 +1,7 @@
 """The events of a batch: per root what a component consumed and emitted, read from committed rows.
 
-A batch's own stream tells what it emitted, failed and holds back, its inputs' streams what it was given. It
-consumed what it was given and what the batch before had held back, but for what it holds back itself.
+The batch's own stream tells what it emitted, failed and still holds back. The streams of its inputs tell what
+it was given. Consumed = new inputs + previously held back − still held back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,13 @@ from datetime import datetime
 
 import polars as pl
 
-from acker.core.checksums import sealed_events
-from acker.core.delta import Store, append_rows
+from acker.core.checksums import events_with_checksum
+from acker.core.delta import append_rows
 from acker.core.events import Kind
 from acker.core.ids import held_ids, tuple_ids
 from acker.core.parquet import collect, columns_of, file_name, scan
 from acker.core.schemas import EVENTS, HELD, SPOUT_COLUMNS, component_of, edge, of_stream, stream, stream_of
+from acker.core.snapshot import Snapshot
 from acker.core.streams import Rows, by_each_root, rows_by_batch
 
 _EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an input
@@ -42,7 +43,7 @@ class LogRequest:
     failed: str | None = None
 
 
-def run_log(store: Store, request: LogRequest) -> None:
+def run_log(snapshot: Snapshot, request: LogRequest) -> None:
     """Append the events of a batch in one commit; once, however often it is called.
 
     Raises:
@@ -50,21 +51,21 @@ def run_log(store: Store, request: LogRequest) -> None:
     """
     columns = columns_of(EVENTS)
     if request.failed is None:
-        store.require(stream(request.component))  # without it nothing was written, and nothing is acked
+        snapshot.require(stream(request.component))  # without it nothing was written, and nothing is acked
     events_of = _spout_events if request.inputs is None else _bolt_events
-    events = (events_of if request.failed is None else _failed_events)(store, request).with_columns(
+    events = (events_of if request.failed is None else _failed_events)(snapshot, request).with_columns(
         component=pl.lit(request.component), batch=pl.lit(request.batch), logged_at=pl.lit(request.now)
     )
     missing = {name: pl.lit(None) for name in columns if name not in events.collect_schema()}
     rows = collect(events.with_columns(**missing).select(columns.names()).cast(columns))
-    tuples = rows_by_batch(store, request.component).get(request.batch, 0)
-    sealed = sealed_events(rows, request.component, request.batch, tuples, request.now)
-    append_rows(store.require(EVENTS), sealed, request.component, request.batch)
+    tuples = rows_by_batch(snapshot, request.component).get(request.batch, 0)
+    both = events_with_checksum(rows, request.component, request.batch, tuples, request.now)
+    append_rows(snapshot.require(EVENTS), both, request.component, request.batch)
 
 
-def _spout_events(store: Store, request: LogRequest) -> pl.LazyFrame:
+def _spout_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:
     """One row per message, an init or a lost; and a fail for one that was emitted and could not be read."""
-    rows = _rows(store, request.component, [request.batch], request.edges)
+    rows = _rows(snapshot, request.component, [request.batch], request.edges)
     rows = rows.filter(pl.col("_root_id").is_not_null())  # the others are not tracked
     lost, failed = pl.col("_kind") == Kind.LOST, pl.col("_kind") == Kind.FAIL
     message = [
@@ -86,14 +87,14 @@ def _spout_events(store: Store, request: LogRequest) -> pl.LazyFrame:
     return pl.concat([first, fails])
 
 
-def _bolt_events(store: Store, request: LogRequest) -> pl.LazyFrame:
+def _bolt_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:
     """One row per root: the XOR of the ids that were consumed and emitted, and how many of each.
 
     Beside it a row without tuples for each reset, and for each root that shares a tuple with a smaller one.
     """
-    own = _rows(store, request.component, [request.batch], request.edges)
+    own = _rows(snapshot, request.component, [request.batch], request.edges)
     columns = own.collect_schema().names()
-    consumed = _consumed(store, request, own)
+    consumed = _consumed(snapshot, request, own)
     failed = by_each_root(own.filter(pl.col("_kind") == Kind.FAIL))
     failed = failed.group_by("_root_id").agg(reason=pl.col("_error").min())
     if request.edges:  # else nobody is to consume what the bolt emitted
@@ -115,16 +116,16 @@ def _bolt_events(store: Store, request: LogRequest) -> pl.LazyFrame:
     return pl.concat([rows, _joins(own)], how="diagonal") if "_root_ids" in columns else rows
 
 
-def _consumed(store: Store, request: LogRequest, own: pl.LazyFrame) -> pl.LazyFrame:
+def _consumed(snapshot: Snapshot, request: LogRequest, own: pl.LazyFrame) -> pl.LazyFrame:
     """Per root the XOR of the ids of the tuples that the bolt consumed, and `edges`, how many there are."""
     assert request.inputs is not None
     parts = [pl.LazyFrame(schema={"_root_id": pl.Int64, "id": pl.Int64, "edges": _EDGES})]
     for name, batches in request.inputs.items():
-        rows = _rows(store, name, batches, [edge(name, request.component)])
+        rows = _rows(snapshot, name, batches, [edge(name, request.component)])
         mine = pl.sql_expr(of_stream(name, rows.collect_schema().names()))
         parts.append(rows.filter(mine & _EMITTED))
     if "_held" in own.collect_schema():
-        before = _rows(store, request.component, [request.batch - 1])
+        before = _rows(snapshot, request.component, [request.batch - 1])
         parts.append(_held(before, request.component))
         parts.append(_held(own, request.component).with_columns(edges=pl.lit(-1, _EDGES)))
     return _by_root(pl.concat(parts, how="diagonal"))
@@ -155,10 +156,10 @@ def _joins(own: pl.LazyFrame) -> pl.LazyFrame:
     return others.with_columns(kind=pl.lit(Kind.JOIN), **_NO_TUPLES)
 
 
-def _failed_events(store: Store, request: LogRequest) -> pl.LazyFrame:
+def _failed_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:
     """One row per root of what the bolt was given or held back: all of it is consumed, and it fails."""
-    own = _rows(store, request.component, [request.batch])
-    return _consumed(store, request, own).select(
+    own = _rows(snapshot, request.component, [request.batch])
+    return _consumed(snapshot, request, own).select(
         pl.col("_root_id").alias("root_id"),
         pl.lit(Kind.FAIL).alias("kind"),
         pl.col("id").alias("ack_val"),
@@ -175,9 +176,11 @@ def _by_root(rows: pl.LazyFrame) -> pl.LazyFrame:
     return found.filter(pl.col("_root_id").is_not_null())  # the others are not tracked
 
 
-def _rows(store: Store, emitter: str, batches: Sequence[int], edges: Sequence[str] = ()) -> pl.LazyFrame:
+def _rows(
+    snapshot: Snapshot, emitter: str, batches: Sequence[int], edges: Sequence[str] = ()
+) -> pl.LazyFrame:
     """Rows of some batches of a component, with their `id` on some edges and how many `edges` that is."""
-    rows = Rows.of(store, emitter, batches)
+    rows = Rows.of(snapshot, emitter, batches)
     parts = [pl.LazyFrame(schema={**rows.columns, "id": pl.Int64, "edges": _EDGES})]
     for file in rows.files:
         ids, number = _on_edges(component_of(emitter), edges, file_name(file), "_stream" in rows.columns)

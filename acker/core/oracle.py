@@ -11,15 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import xor
-from typing import Any, TypeAlias
+from typing import Any
 
 from acker.core.events import LIVE, Event, Kind, LedgerRow, State
+from acker.core.messages import MessageId
 from acker.core.retry import RetryPolicy, delay_after
 from acker.core.timeouts import Timeouts, Turn
 
 _DESCRIPTION = ("source_offset", "attempt", "batch", "replaces", "emitted_at", "reason")
-
-Message: TypeAlias = tuple[str, str, int]  # as in LedgerRow.message
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def fold(
         if attempt.state in (State.FAILED, State.TIMED_OUT) and attempt.attempt == in_flight[attempt.message]:
             rows.append(_next(attempt, retry, now))
 
-    rows.sort(key=lambda row: (*row.message, row.attempt, row.root_id, row.state))
+    rows.sort(key=lambda row: (row.message, row.attempt, row.root_id, row.state))
     live = tuple(row for row in rows if row.state in LIVE)
     settled = tuple(replace(row, settled_at=now) for row in rows if row.state not in LIVE)
     return Ledger(ledger.fold + 1, turn, live, ledger.settled + settled, late)
@@ -184,7 +183,7 @@ def _end(acked: LedgerRow, ended: Iterable[LedgerRow]) -> str | None:
     """How a message ended after an acked attempt; None where it did not."""
     later = [row for row in ended if row.message == acked.message and row.attempt > acked.attempt]
     last = max(later, key=lambda row: (row.attempt, row.state), default=None)
-    return f"{':'.join(map(str, last.message))}, which is {last.state}" if last else None
+    return f"{last.message}, which is {last.state}" if last else None
 
 
 def _connected(links: Iterable[tuple[int, int]]) -> list[set[int]]:
@@ -219,8 +218,7 @@ def _first_fault(group: Iterable[LedgerRow], one_is_settled: bool) -> tuple[str,
     """Why a group fails, and the component that failed it; None where nothing is wrong."""
     for attempt in group:
         if attempt.state not in (State.PENDING, State.ACKED):
-            spout, partition, offset = attempt.message
-            return f"joined with {spout}:{partition}:{offset}: {attempt.reason}", attempt.component
+            return f"joined with {attempt.message}: {attempt.reason}", attempt.component
     return ("joined with a message that has settled", None) if one_is_settled else None
 
 
@@ -243,7 +241,7 @@ def _next(failed: LedgerRow, retry: RetryPolicy, now: datetime) -> LedgerRow:
 
 
 def _still_retrying(
-    live: Iterable[LedgerRow], arrived: dict[Message, int], spouts: Collection[str]
+    live: Iterable[LedgerRow], arrived: dict[MessageId, int], spouts: Collection[str]
 ) -> list[LedgerRow]:
     """Rows of messages whose next attempt has not come; `lost` where no spout is left to emit it."""
     rows = [row for row in live if row.state == State.RETRYING and arrived.get(row.message, 0) < row.attempt]
@@ -256,7 +254,7 @@ def _still_retrying(
     ]
 
 
-def _newest(rows: Iterable[LedgerRow]) -> dict[Message, int]:
+def _newest(rows: Iterable[LedgerRow]) -> dict[MessageId, int]:
     """Per message, its highest attempt."""
     return {row.message: row.attempt for row in sorted(rows, key=lambda row: row.attempt)}
 

@@ -6,7 +6,7 @@ Polars groups ten million ids in a tenth of the time that Spark takes for it (`d
 import polars as pl
 import pyarrow as pa
 
-from acker.core.delta import WAY_OUT, said
+from acker.core.delta import RECOVERY_HINT, said
 from acker.core.errors import StoreError
 from acker.core.schemas import SCHEMAS
 
@@ -60,4 +60,4 @@ def collect(frame: pl.LazyFrame) -> pl.DataFrame:
         return frame.collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
         what = said(error).replace(_HINT, "")
-        raise StoreError(f"The store's files cannot be read: {what} {WAY_OUT}") from error
+        raise StoreError(f"The store's files cannot be read: {what} {RECOVERY_HINT}") from error

@@ -131,6 +131,11 @@ def of_stream(name: str, columns: Collection[str]) -> str:
     return f"_stream = '{further}'" if further else "_stream IS NULL"
 
 
+def is_tuple(name: str, columns: Collection[str]) -> str:
+    """A SQL condition on the tuples of a stream among the rows of its component; see `of_stream`."""
+    return f"_kind IS NULL AND {of_stream(name, columns)}"
+
+
 # Columns of every stream, before the user's own. `_kind` is null on a tuple that was emitted; else the
 # row reports what became of an input: `fail` with `_error`, `held` with `_held`, `reset`, or `lost` on a
 # spout's stream. `_root_id` is null on a tuple that is not tracked. Three columns are there only where they

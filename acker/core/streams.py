@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.delta import WAY_OUT, Store, arrow_table, in_batches, query
+from acker.core.delta import RECOVERY_HINT, arrow_table, in_batches, path_of, query
 from acker.core.errors import StoreError
 from acker.core.events import State
-from acker.core.ledger import Fold, live_rows
+from acker.core.ledger import live_rows
 from acker.core.parquet import collect, scan
-from acker.core.schemas import HELD, of_stream, stream
+from acker.core.schemas import HELD, component_of, is_tuple, stream
+from acker.core.snapshot import Snapshot
 
 # The stream's column `_held`: where a tuple lies that a rich bolt holds back, since when, and who has it.
 PLACE: dict[str, pl.DataType] = {
@@ -55,41 +56,43 @@ class Rows:
     where: str
 
     @classmethod
-    def of(cls, store: Store, name: str, batches: Sequence[int]) -> "Rows":
+    def of(cls, snapshot: Snapshot, name: str, batches: Sequence[int]) -> "Rows":
         """Rows of some batches of a stream; of all streams of a component where `name` is its own.
 
         None where the component never wrote, since all its batches failed their inputs without a write.
         """
-        table = store.open(stream(name)) if batches else None
+        table = snapshot.open(stream(name)) if batches else None
         if table is None:
             return cls(pl.Schema({name: _STREAM[name] for name in _EVERYWHERE}), [], "false")
-        found = _columns(table)
+        found = _columns(component_of(name), table)
         columns = {name: kind for name, kind in _STREAM.items() if name in found}
         where = in_batches(batches)
         return cls(pl.Schema(columns), table.file_uris(file_pruning_predicate=where), where)
 
 
-def _columns(table: DeltaTable) -> set[str]:
-    """The columns of a stream's table, which it cannot be without."""
+def _columns(name: str, table: DeltaTable) -> set[str]:
+    """The columns of a component's table, which it cannot be without."""
     found = {field.name for field in table.schema().fields}
-    missing = [name for name in _EVERYWHERE if name not in found]
+    missing = [column for column in _EVERYWHERE if column not in found]
     if missing:
         raise StoreError(
             f"The stream {table.table_uri} has no column {', '.join(missing)}. It was altered by hand; "
-            f"restore it to a version before that. {WAY_OUT}"
+            f"restore it to a version before that. {RECOVERY_HINT}",
+            component=name,
+            table=path_of(table),
         )
     return found
 
 
-def rows_by_batch(store: Store, component: str) -> dict[int, int]:
+def rows_by_batch(snapshot: Snapshot, component: str) -> dict[int, int]:
     """Rows of each batch in a stream, from Delta's own statistics.
 
     Where a file was compacted or has no statistics, the rows are counted.
     """
-    table = store.open(stream(component))
+    table = snapshot.open(stream(component))
     if table is None:  # all its batches failed their inputs without a write
         return {}
-    _columns(table)
+    _columns(component, table)
     actions = arrow_table(table.get_add_actions(flatten=True))
     names = ("min._batch", "max._batch", "num_records")
     files = list(zip(*(actions[name].to_pylist() for name in names), strict=True))
@@ -113,32 +116,33 @@ def by_each_root(rows: pl.LazyFrame) -> pl.LazyFrame:
 _NONE = pl.DataFrame(schema={"_root_id": pl.Int64(), "_root_ids": pl.List(pl.Int64()), **PLACE})
 
 
-def held_back(store: Store, component: str, batch: int, fold: Fold | None) -> pl.DataFrame:
-    """What a component held back in a batch, of messages that were in flight in a fold or came after it.
+def held_back(snapshot: Snapshot, component: str, batch: int) -> pl.DataFrame:
+    """What a component held back in a batch, of messages that are in flight in the newest fold or came later.
 
     Returns:
         `_root_id` and `_root_ids` as in the stream; `stream`, `file`, `row` and `batch`, where the tuple
         lies; `since`, the component's batch that took it in first; `task`, the bolt's that holds it.
     """
-    rows = Rows.of(store, component, [batch] if batch else [])
+    rows = Rows.of(snapshot, component, [batch] if batch else [])
     if "_held" not in rows.columns:
         return _NONE
     held = scan(rows.files, rows.columns).filter(pl.sql_expr(f"{rows.where} AND _kind = '{HELD}'"))
     found = collect(held.select("_root_id", "_root_ids", pl.col("_held").struct.unnest()))
+    fold = snapshot.fold
     if fold is None:
         return found
     # A fold that has seen the batch which took the tuple in has also seen the tuple's roots.
     known = found.with_row_index("n").filter(pl.col("since") <= fold.logged.get(component, 0))
     roots = pl.coalesce("_root_ids", pl.concat_list("_root_id"))
     each = known.select("n", roots.alias("root_id")).explode("root_id").drop_nulls()
-    live = live_rows(store, fold).filter(pl.col("state") == State.PENDING).select("root_id")
+    live = live_rows(fold).filter(pl.col("state") == State.PENDING).select("root_id")
     settled = each.join(collect(live), on="root_id", how="anti").select("n").unique()
     return found.with_row_index("n").join(settled, on="n", how="anti").drop("n")
 
 
-def untracked(store: Store, name: str, after: int, upto: int) -> dict[int, int]:
+def untracked(snapshot: Snapshot, name: str, after: int, upto: int) -> dict[int, int]:
     """Batch in (after, upto] of a stream -> how many untracked tuples it has, if any."""
-    rows = Rows.of(store, name, range(after + 1, upto + 1))
-    mine = f"{rows.where} AND _kind IS NULL AND _root_id IS NULL AND {of_stream(name, rows.columns)}"
+    rows = Rows.of(snapshot, name, range(after + 1, upto + 1))
+    mine = f"{rows.where} AND {is_tuple(name, rows.columns)} AND _root_id IS NULL"
     found = scan(rows.files, rows.columns).filter(pl.sql_expr(mine)).group_by("_batch").len()
     return dict(collect(found).rows())

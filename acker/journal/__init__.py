@@ -1,1 +1,1 @@
-"""TODO."""
+"""Planned batches: what each takes in, and what a message caused."""

@@ -12,11 +12,11 @@ def downstream_batches(journal: Journal, emissions: list[tuple[str, int]]) -> di
     """
     reached: dict[str, set[int]] = {}
     for spout, batch in emissions:
-        newest = journal.newest_number(spout)
+        newest = journal.planned(spout)
         if newest < batch:
-            raise journal.put_back(spout, newest, LEDGER, batch)
+            raise journal.rolled_back(spout, newest, LEDGER, batch)
         reached.setdefault(spout, set()).add(batch)
-    edges = journal.edges()
+    edges = journal.edges
     growing = list(reached)
     while growing:
         upstream = growing.pop(0)

@@ -6,47 +6,40 @@ logged batch n has logged all before it. The table is written without Spark, and
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
-from acker.core.delta import WAY_OUT, Store, append_all, query
+from acker.core.delta import RECOVERY_HINT, Store, append_all, query
 from acker.core.errors import StoreError
-from acker.core.ledger import newest_fold
 from acker.core.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
+from acker.core.snapshot import Snapshot
 from acker.journal.batch import Batch, BatchKind, Role, input_of
 from acker.journal.inputs import Spans
 
 _LOOK_BACK = 100  # batches that are read at first by who looks for the newest ones
 
 
-@dataclass(frozen=True)
-class Journal:
-    """Reads and appends of the `batches` table.
+class Journal(Snapshot):
+    """The `batches` table of a snapshot.
 
     Args:
+        store: of the topology.
         roles: the components of the topology. Of a component that is not among them the recorded edges tell
             whether it was a bolt.
     """
 
-    store: Store
-    roles: Mapping[str, Role] = field(default_factory=dict)
-
-    def newest_number(self, component: str) -> int:
-        """Number of the component's newest planned batch, 0 before the first."""
-        return self.store.last_number(BATCHES, component)
-
-    def logged(self, component: str, events_version: int | None = None) -> int:
-        """Number of the newest logged batch of a component, or of a stream's; 0 before the first."""
-        return self.store.last_number(EVENTS, component_of(component), events_version)
+    def __init__(self, store: Store, roles: Mapping[str, Role] | None = None) -> None:
+        super().__init__(store)
+        self.roles = roles or {}
 
     def append(self, batch: Batch) -> Batch:
         """Plan a batch, and return the one that holds its number now: ours, or another run's."""
-        self.append_all([batch])
-        return self.read(batch.component, batch.number)
+        is_ours = self.append_all([batch])
+        newest = self if is_ours else Journal(self.store, self.roles)
+        return newest.read(batch.component, batch.number)
 
     def append_all(self, batches: Sequence[Batch]) -> bool:
         """Plan batches of several components in one commit; False where a number of them is taken."""
@@ -64,7 +57,7 @@ class Journal:
         ]
         table = pa.Table.from_pylist(rows, SCHEMAS[BATCHES].arrow())
         numbers = {batch.component: batch.number for batch in batches}
-        return append_all(self.store.require(BATCHES), table, numbers)
+        return append_all(self.require(BATCHES), table, numbers)
 
     def read(self, component: str, number: int) -> Batch:
         """One planned batch.
@@ -77,13 +70,16 @@ class Journal:
             raise StoreError(
                 f"{self.store.path(BATCHES)} has {len(rows)} rows for batch {number} of {component} instead "
                 "of one. It was restored or edited by hand; restore it to a version that holds the batch. "
-                f"{WAY_OUT}"
+                f"{RECOVERY_HINT}",
+                component=component,
+                batch=number,
+                table=self.store.path(BATCHES),
             )
         return rows[0]
 
     def rows(self, where: str) -> list[Batch]:
         """Planned batches that match a SQL condition, by component and number."""
-        table = self.store.open(BATCHES)
+        table = self.open(BATCHES)
         if table is None:
             return []
         found = query(f"SELECT * FROM batches WHERE {where} ORDER BY component, batch", batches=table)
@@ -118,12 +114,13 @@ class Journal:
     @cached_property
     def _former_bolts(self) -> set[str]:
         """Every bolt that a batch was ever planned for."""
-        return {bolt for bolts in self.edges().values() for bolt in bolts}
+        return {bolt for bolts in self.edges.values() for bolt in bolts}
 
     def _damaged(self, what: str) -> StoreError:
         return StoreError(
             f"{self.store.path(BATCHES)} has a row that no run wrote, {what}. It was edited by hand; "
-            f"restore it to a version without the row. {WAY_OUT}"
+            f"restore it to a version without the row. {RECOVERY_HINT}",
+            table=self.store.path(BATCHES),
         )
 
     def numbers_for(self, upstream: str, consumer: str, after: int, upto: int) -> list[int]:
@@ -139,7 +136,7 @@ class Journal:
         Raises:
             StoreError: one is missing.
         """
-        return self._all(component, 0, self._newest(component))
+        return self._all(component, 0, self._known(component))
 
     def since(self, bolt: str, upstream: str, first: int) -> list[Batch]:
         """The bolt's batches that can be given batch `first` of the stream `upstream` or later ones.
@@ -150,7 +147,7 @@ class Journal:
             StoreError: one is missing.
         """
         found: list[Batch] = []
-        upto, step = self._newest(bolt), _LOOK_BACK
+        upto, step = self._known(bolt), _LOOK_BACK
         while upto > 0:
             rows = self._all(bolt, max(upto - step, 0), upto)
             found += rows
@@ -159,12 +156,27 @@ class Journal:
             upto, step = upto - step, 2 * step
         return found
 
-    def _newest(self, component: str) -> int:
-        logged = self.logged(component)  # first, since a run may plan and log meanwhile
-        newest = self.newest_number(component)
-        if newest < logged:
-            raise self.put_back(component, newest, EVENTS, logged)
-        return newest
+    def unfinished(self, component: str) -> Batch | None:
+        """The component's first planned batch that is not logged.
+
+        It is the newest one, unless `events` was lost or put back; then all that it lacks are logged again.
+
+        Raises:
+            StoreError: the journal was put back.
+        """
+        logged = self.logged(component)
+        return None if self._known(component) == logged else self.read(component, logged + 1)
+
+    def _known(self, component: str) -> int:
+        """Number of the component's newest planned batch, which no table is ahead of.
+
+        Raises:
+            StoreError: the journal was put back.
+        """
+        planned, logged = self.planned(component), self.logged(component)
+        if planned < logged:
+            raise self.rolled_back(component, planned, EVENTS, logged)
+        return planned
 
     def _all(self, component: str, after: int, upto: int) -> list[Batch]:
         found = self.rows(f"component = '{component}' AND batch > {after} AND batch <= {upto}")
@@ -172,7 +184,10 @@ class Journal:
         if missing:
             raise StoreError(
                 f"{self.store.path(BATCHES)} has no row for batch {min(missing)} of {component}. It was "
-                f"restored or edited by hand; restore it to a version that holds the batch. {WAY_OUT}"
+                f"restored or edited by hand; restore it to a version that holds the batch. {RECOVERY_HINT}",
+                component=component,
+                batch=min(missing),
+                table=self.store.path(BATCHES),
             )
         return found
 
@@ -183,9 +198,10 @@ class Journal:
             for upstream, span in batch.spans.by_stream.items()
         }
 
+    @cached_property
     def edges(self) -> dict[str, dict[str, int]]:
         """Stream of any component that planned -> bolt -> the newest batch with the bolt among its edges."""
-        table = self.store.open(BATCHES)
+        table = self.open(BATCHES)
         if table is None:
             return {}
         found = query(
@@ -209,28 +225,30 @@ class Journal:
         newest = self.rows(f"{where} AND batch = (SELECT max(batch) FROM batches WHERE {where})")
         return newest[0] if newest else None
 
-    def refuse_broken(self) -> None:
+    def check_batches(self) -> None:
         """Stop where a batch is not planned exactly once, or does not begin where the one before ended.
 
         Raises:
             StoreError: with the first of them.
         """
-        fold = newest_fold(self.store)
-        for component in {*self.components(), *(fold.logged if fold else ())}:
+        for component in {*self.components(), *(self.fold.logged if self.fold else ())}:
             for before, batch in pairwise(self.all(component)):
                 if batch.number == before.number or not _follows(before, batch):
                     raise self._damaged(f"batch {batch.number} of {component}")
 
-    def put_back(self, component: str, newest: int, where: str, known: int) -> StoreError:
+    def rolled_back(self, component: str, newest: int, where: str, known: int) -> StoreError:
         """What to say of a journal that lacks batches of a component which another table knows."""
         return StoreError(
             f"{self.store.path(BATCHES)} has batches of {component} up to {newest}, {self.store.path(where)} "
-            f"up to {known}: the journal was put back to an older version. Put back a newer one. {WAY_OUT}"
+            f"up to {known}: the journal was put back to an older version. Put back a newer one. "
+            f"{RECOVERY_HINT}",
+            component=component,
+            table=self.store.path(BATCHES),
         )
 
     def components(self) -> list[str]:
         """Every component that ever planned a batch."""
-        table = self.store.open(BATCHES)
+        table = self.open(BATCHES)
         if table is None:
             return []
         found = query("SELECT DISTINCT component FROM batches ORDER BY component", batches=table)

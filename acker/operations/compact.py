@@ -9,7 +9,6 @@ from typing import Any
 from deltalake import DeltaTable
 
 from acker.batches.run import Run
-from acker.core.ledger import newest_fold
 from acker.core.quoting import sql_name
 from acker.core.schemas import LEDGER, SCHEMAS, stream
 
@@ -22,7 +21,7 @@ def compact(run: Run) -> dict[str, int]:
     Raises:
         StoreError: another commit was in the way.
     """
-    newest = newest_fold(run.store)
+    newest = run.snapshot().fold
     if newest is not None:
         run.store.change(LEDGER, lambda table: table.delete(f"live_in < {newest.number}"))
     saved = {}
@@ -50,8 +49,9 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
         # All files and not only those that the log still names as removed: checkpoints forget them, and what
         # a killed write has left was never named.
         table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True)
-    components = dict.fromkeys([*run.topology.components, *run.journal.components()])  # also those gone
-    streams = [stream(name) for name in components if run.store.open(stream(name)) is not None]
+    journal = run.snapshot()
+    components = dict.fromkeys([*run.topology.components, *journal.components()])  # also those gone
+    streams = [stream(name) for name in components if journal.open(stream(name)) is not None]
     for name in streams:
         run.spark.sql(f"VACUUM delta.{sql_name(run.store.path(name))} RETAIN {retention_hours} HOURS")
     return [*SCHEMAS, *streams]

@@ -5,19 +5,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from acker.batches.batch import finish, plan, plan_bolt, unfinished
-from acker.batches.run import Run, history
+from acker.batches.batch import finish
+from acker.batches.plan import plan, plan_bolt
+from acker.batches.run import Run
 from acker.components.base import Component
-from acker.core.delta import last_number, query
-from acker.core.ledger import Fold, fold_counts, newest_fold, unfolded
+from acker.components.spout import SpoutComponent, history
+from acker.core.delta import query
+from acker.core.ledger import fold_counts, unfolded
 from acker.core.schemas import EVENTS, LEDGER
 from acker.core.streams import held_back, rows_by_batch
 from acker.journal.batch import Batch
 from acker.journal.inputs import SourceRange
+from acker.journal.journal import Journal
 from acker.operations.fold import fold
 from acker.operations.publish import publish
 from acker.operations.replay import plan_due
 from acker.spouts import check_json
+from acker.topology.topology import Topology
 
 _NAP_SECONDS = 0.5  # a signal that comes while gRPC's threads run may only be seen after the sleep
 
@@ -48,80 +52,86 @@ def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
     return CycleResult(messages, batches, publish(run))
 
 
-def run_spout(run: Run, spout: Component, limit: int | None = None, replays: bool = True) -> tuple[int, int]:
+def run_spout(
+    run: Run, spout: SpoutComponent, limit: int | None = None, replays: bool = True
+) -> tuple[int, int]:
     """Finish what was left, replay what is due, and read on. Returns batches run and new messages planned.
 
     Args:
         limit: see `run_cycle`.
         replays: whether to replay what is due; False where another task does.
     """
+    journal = run.snapshot()
     batches = []
-    while (left := unfinished(run, spout.name)) is not None:
-        finish(run, spout, left)
+    while (left := journal.unfinished(spout.name)) is not None:
+        finish(run, left, journal)
         batches.append(left)
-    for plan_one in (plan_due, _plan_next(limit)) if replays else (_plan_next(limit),):
-        batch = plan_one(run, spout)
-        if batch is not None:
-            finish(run, spout, batch)
-            batches.append(batch)
-    read = sum(emitted(run, batch) for batch in batches if batch.kind == "next")
-    return len(batches), read
+        journal = run.snapshot()
+    if replays and (due := plan_due(run, journal, spout)) is not None:
+        finish(run, due, journal)
+        batches.append(due)
+        journal = run.snapshot()
+    new = _plan_next(run, journal, spout, limit)
+    if new is not None:
+        finish(run, new, journal)
+        batches.append(new)
+    if not batches:
+        return 0, 0
+    journal = run.snapshot()
+    return len(batches), sum(emitted(journal, batch) for batch in batches if batch.kind == "next")
 
 
-def _plan_next(limit: int | None) -> Callable[[Run, Component], Batch | None]:
-    def plan_next(run: Run, spout: Component) -> Batch | None:
-        assert spout.source is not None
-        # The number first: a run that plans it meanwhile, or has planned it since the last look, is followed.
-        number = run.journal.newest_number(spout.name) + 1
-        left = unfinished(run, spout.name)
-        if left is not None:
-            return left
-        rows = run.topology.batch_rows if limit is None else min(limit, run.topology.batch_rows)
-        room = min(rows, room_for_new(run, spout.name))
-        if room <= 0:
-            return None
-        planned = spout.source.next_range(run.spark, history(run, spout.name), room)
-        if planned is None:
-            return None
-        check_json(spout.name, planned)
-        return plan(run, spout, "next", SourceRange(planned), number)
-
-    return plan_next
+def _plan_next(run: Run, journal: Journal, spout: SpoutComponent, limit: int | None) -> Batch | None:
+    """Plan to read on; or the batch that another run has planned meanwhile, which is followed."""
+    left = journal.unfinished(spout.name)
+    if left is not None:
+        return left
+    rows = run.topology.batch_rows if limit is None else min(limit, run.topology.batch_rows)
+    room = min(rows, room_for_new(run.topology, journal, spout.name))
+    if room <= 0:
+        return None
+    planned = spout.source.next_range(run.spark, history(journal, spout.name), room)
+    if planned is None:
+        return None
+    check_json(spout.name, planned)
+    return plan(run, journal, spout.name, "next", SourceRange(planned))
 
 
-def room_for_new(run: Run, spout: str) -> int:
+def room_for_new(topology: Topology, journal: Journal, spout: str) -> int:
     """How many new messages of a spout `max_pending` leaves room for.
 
     In flight are its pending roots of the newest fold, and those whose init no fold has seen. Messages that
     wait for a retry do not count, nor those of other spouts, for which a bolt may hold these back.
     """
-    if run.topology.max_pending is None:
-        return run.topology.batch_rows
-    newest = newest_fold(run.store)
-    events = run.store.require(EVENTS)
-    new = f"kind = 'init' AND ({unfolded(newest, {spout: last_number(events, spout)})})"
+    if topology.max_pending is None:
+        return topology.batch_rows
+    newest = journal.fold
+    new = f"kind = 'init' AND ({unfolded(newest, {spout: journal.logged(spout)})})"
     (row,) = query(
         f"""SELECT (SELECT count(*) FROM events WHERE {new}) + (SELECT count(*) FROM ledger
             WHERE live_in = {newest.number if newest else 0} AND state = 'pending' AND spout = '{spout}')
             AS pending""",
-        events=events,
-        ledger=run.store.require(LEDGER, newest.ledger_version if newest else None),
+        events=journal.require(EVENTS),
+        ledger=journal.require(LEDGER),
     )
-    return run.topology.max_pending - int(row["pending"])
+    return topology.max_pending - int(row["pending"])
 
 
-def emitted(run: Run, batch: Batch) -> int:
+def emitted(journal: Journal, batch: Batch) -> int:
     """How many messages a spout's logged batch took from its source, from its stream."""
-    return rows_by_batch(run.store, batch.component).get(batch.number, 0)
+    return rows_by_batch(journal, batch.component).get(batch.number, 0)
 
 
 def run_bolt(run: Run, bolt: Component) -> int:
     """Run a bolt until its inputs have no logged batch that it has not taken. Returns batches run."""
     count = 0
-    while (batch := plan_bolt(run, bolt)) is not None:
-        finish(run, bolt, batch)
+    while True:
+        journal = run.snapshot()
+        batch = plan_bolt(run, journal, bolt)
+        if batch is None:
+            return count
+        finish(run, batch, journal)
         count += 1
-    return count
 
 
 def drain(run: Run, limit: int | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
@@ -134,12 +144,12 @@ def drain(run: Run, limit: int | None = None, sleep: Callable[[float], None] = t
     cycles = 0
     left = limit
     while True:
-        full = [spout.name for spout in run.topology.spouts if room_for_new(run, spout.name) <= 0]
+        full = _full(run)
         result = run_cycle(run, left)
         cycles += 1
         if left is not None:
             left -= result.messages
-        if result.batches or any(room_for_new(run, name) > 0 for name in full):
+        if result.batches or not full <= _full(run):
             continue
         due = _next_due(run)
         if due is None:
@@ -148,27 +158,35 @@ def drain(run: Run, limit: int | None = None, sleep: Callable[[float], None] = t
             sleep(min(rest, _NAP_SECONDS))
 
 
+def _full(run: Run) -> set[str]:
+    """The spouts that `max_pending` holds back."""
+    journal = run.snapshot()
+    spouts = (spout.name for spout in run.topology.spouts)
+    return {name for name in spouts if room_for_new(run.topology, journal, name) <= 0}
+
+
 def _next_due(run: Run) -> datetime | None:
     """When the next message is due, or the next window turns while roots are pending; None if idle.
 
     What a bolt holds back waits for other messages, which may be long in coming, and not for this run.
     """
-    newest = newest_fold(run.store)
+    journal = run.snapshot()
+    newest = journal.fold
     if newest is None:
         return None
     (row,) = query(
         f"SELECT min(retry_at) AS due FROM ledger WHERE live_in = {newest.number} AND state = 'retrying'",
-        ledger=run.store.require(LEDGER, newest.ledger_version),
+        ledger=newest.ledger,
     )
     due: datetime | None = row["due"]
     timeouts = run.topology.timeouts
-    pending = fold_counts(run.store, newest).get("pending", 0)
-    if due is None and pending and timeouts.message_timeout is not None and not _holds_back(run, newest):
+    pending = fold_counts(newest).get("pending", 0)
+    if due is None and pending and timeouts.message_timeout is not None and not _holds_back(run, journal):
         return run.clock() + timeouts.message_timeout / timeouts.windows
     return due
 
 
-def _holds_back(run: Run, fold: Fold) -> bool:
+def _holds_back(run: Run, journal: Journal) -> bool:
     """Whether a rich bolt holds tuples back."""
-    bolts = [bolt.name for bolt in run.topology.bolts if bolt.make is not None]
-    return any(held_back(run.store, name, run.journal.logged(name), fold).height for name in bolts)
+    bolts = [bolt.name for bolt in run.topology.bolts if bolt.holds_back]
+    return any(held_back(journal, name, journal.logged(name)).height for name in bolts)

@@ -1,88 +1,95 @@
 """The acker job of a topology: fixes what a fold reads, in an order that cannot miss a tuple in motion."""
 
-from acker.batches.orphans import retire
+from acker.batches.orphans import fail_orphaned
 from acker.batches.run import Run
 from acker.core.errors import StoreError
 from acker.core.fold_job import FoldRequest, run_fold
-from acker.core.ledger import Fold, fold_counts, highest_attempt, newest_fold
+from acker.core.ledger import Fold, fold_counts, highest_attempt
 from acker.core.retry import delay_after
 from acker.core.schemas import EVENTS, component_of
+from acker.journal.journal import Journal
 from acker.operations.notify import call_hooks
-from acker.targets.publisher import position
+from acker.targets.base import published_fold
+from acker.topology.topology import Topology
 
 
 def fold(run: Run) -> Fold:
     """Run the acker once, call the topology's hooks, and return the newest fold.
 
-    What waits for a bolt that is gone is failed first. The newest fold and the clock are read next. Then
-    one version of `events` fixes everything else: which batches are logged, so which events are new and
-    which tuples still wait, all as of the same commit. A tuple that moves on meanwhile was consumed and
-    emitted in one later commit; at this version it waits.
+    What waits for a bolt that is gone is failed first. Then one snapshot fixes everything: the fold before,
+    and by its version of `events` which batches are logged, so which events are new and which tuples still
+    wait. A tuple that moves on meanwhile was consumed and emitted in one later commit; in the snapshot it
+    waits.
     """
-    for publication in run.topology.publications.values():
-        position(run.store, publication)  # which is an error where the ledger was put back
-    retire(run)
-    previous = newest_fold(run.store)
+    _check_published(run)
+    fail_orphaned(run)
+    journal = run.snapshot()
     now = run.clock()
-    events = run.store.open(EVENTS)
-    if events is None:
-        raise StoreError(f"There is no table {run.store.path(EVENTS)}; run the topology once before folding.")
-    version = events.version()
+    if journal.open(EVENTS) is None:
+        path = run.store.path(EVENTS)
+        raise StoreError(f"There is no table {path}; run the topology once before folding.", table=path)
+    previous = journal.fold
     folded = previous.logged if previous else {}
     # Never less than before, although `events` was put back: what a fold has seen, no other is to see.
-    logged = {
-        name: max(run.journal.logged(name, version), folded.get(name, 0)) for name in run.journal.components()
-    }
-    highest = _highest_attempt(run, folded, logged)
+    logged = {name: max(journal.logged(name), folded.get(name, 0)) for name in journal.components()}
+    highest = _highest_attempt(journal, folded, logged)
     if previous:
-        highest = max(highest, highest_attempt(run.store, previous))
-    run.tell("folding", "acker", 1 + (previous.number if previous else 0))
+        highest = max(highest, highest_attempt(previous))
     request = FoldRequest(
-        previous=previous,
-        events_version=version,
+        snapshot=journal,
         logged=logged,
-        waiting=waiting(run, logged),
+        waiting=_waiting(run.topology, journal, logged),
         spouts=[spout.name for spout in run.topology.spouts],
         delays=[delay_after(run.topology.retry, attempt) for attempt in range(1, highest + 1)],
         timeouts=run.topology.timeouts,
         now=now,
     )
-    result, is_ours = run_fold(run.store, request)
-    run.tell("folded", "acker", result.number, **fold_counts(run.store, result))
+    run.emit_progress("folding", "acker", request.number)
+    result, is_ours = run_fold(request)
+    run.emit_progress("folded", "acker", result.number, **fold_counts(result))
     if is_ours:
-        call_hooks(run.topology.hooks, run.store, previous, result)
+        call_hooks(run.topology.hooks, run.topology.name, previous, result)
     return result
 
 
-def waiting(run: Run, logged: dict[str, int]) -> dict[str, list[int]]:
+def _check_published(run: Run) -> None:
+    """Stop where the ledger was put back behind what was published of it."""
+    journal = run.snapshot()
+    for publication in run.topology.publications.values():
+        published_fold(journal, publication.target, publication.stream)
+
+
+def _waiting(topology: Topology, journal: Journal, logged: dict[str, int]) -> dict[str, list[int]]:
     """Stream -> its logged batches that a bolt among their edges has not logged yet."""
     found: dict[str, set[int]] = {}
-    for (upstream, _), batches in waiting_batches(run, logged).items():
+    for (upstream, _), batches in waiting_batches(topology, journal, logged).items():
         found.setdefault(upstream, set()).update(batches)
     return {upstream: sorted(batches) for upstream, batches in found.items()}
 
 
-def waiting_batches(run: Run, logged: dict[str, int]) -> dict[tuple[str, str], list[int]]:
+def waiting_batches(
+    topology: Topology, journal: Journal, logged: dict[str, int]
+) -> dict[tuple[str, str], list[int]]:
     """(stream, bolt) -> logged batches that the bolt has yet to log; edges without any are left out."""
     found = {}
-    for bolt in run.topology.bolts:
+    for bolt in topology.bolts:
         done = logged.get(bolt.name, 0)
-        batch = run.journal.read(bolt.name, done) if done else None
+        batch = journal.read(bolt.name, done) if done else None
         for upstream in bolt.inputs:
             taken = batch.spans.end(upstream) if batch else 0
             newest = logged.get(component_of(upstream), 0)
-            numbers = run.journal.numbers_for(upstream, bolt.name, taken, newest)
+            numbers = journal.numbers_for(upstream, bolt.name, taken, newest)
             if numbers:
                 found[upstream, bolt.name] = numbers
     return found
 
 
-def _highest_attempt(run: Run, folded: dict[str, int], logged: dict[str, int]) -> int:
+def _highest_attempt(journal: Journal, folded: dict[str, int], logged: dict[str, int]) -> int:
     """The highest attempt in the replay batches that no fold has seen; 1 where there are none."""
     attempts = [1]
     for spout, newest in logged.items():
         after = folded.get(spout, 0)
         if newest > after:
             new = f"component = '{spout}' AND kind = 'replay' AND batch > {after} AND batch <= {newest}"
-            attempts += [batch.replay.highest_attempt() for batch in run.journal.rows(new)]
+            attempts += [batch.replay.highest_attempt() for batch in journal.rows(new)]
     return max(attempts)

@@ -2,10 +2,9 @@
 
 import logging
 
-from acker.core.delta import Store, query
+from acker.core.delta import query
 from acker.core.events import State
 from acker.core.ledger import Fold
-from acker.core.schemas import LEDGER
 from acker.topology.hooks import Hook, Hooks, Message, Notice
 
 SAMPLE = 10  # messages in a notice, those with the lowest positions
@@ -17,13 +16,13 @@ _ENDS = {Hook.ON_ACK: State.ACKED, Hook.ON_DEAD_LETTER: State.DEAD_LETTER, Hook.
 _POSITION = "spout, source_partition, source_offset, attempt"
 
 
-def call_hooks(hooks: Hooks, store: Store, previous: Fold | None, fold: Fold) -> None:
+def call_hooks(hooks: Hooks, topology: str, previous: Fold | None, fold: Fold) -> None:
     """Tell a topology's hooks what a fold decided. One that raises stops neither the fold nor the others.
 
     Args:
         previous: the fold before it, None before the first.
     """
-    for notice in _notices(list(hooks), store, previous, fold) if hooks else ():
+    for notice in _notices(list(hooks), topology, previous, fold) if hooks else ():
         for function in hooks[notice.hook]:
             try:
                 function(notice)
@@ -37,14 +36,13 @@ def call_hooks(hooks: Hooks, store: Store, previous: Fold | None, fold: Fold) ->
                 )
 
 
-def _notices(hooks: list[Hook], store: Store, previous: Fold | None, fold: Fold) -> list[Notice]:
+def _notices(hooks: list[Hook], topology: str, previous: Fold | None, fold: Fold) -> list[Notice]:
     """A notice for each hook that has something to hear."""
-    ledger = store.require(LEDGER, fold.ledger_version)
     conditions = {hook: _condition(hook, previous) for hook in hooks}
     columns = ", ".join(
         f"count(*) FILTER (WHERE {condition}) AS {hook}" for hook, condition in conditions.items()
     )
-    (counts,) = query(f"{_told(fold)} SELECT {columns} FROM told", ledger=ledger)
+    (counts,) = query(f"{_told(fold)} SELECT {columns} FROM told", ledger=fold.ledger)
     samples = " UNION ALL ".join(
         f"(SELECT '{hook}' AS hook, {_POSITION}, reason, component FROM told WHERE {conditions[hook]} "
         f"ORDER BY {_POSITION} LIMIT {SAMPLE})"
@@ -54,10 +52,10 @@ def _notices(hooks: list[Hook], store: Store, previous: Fold | None, fold: Fold)
     if not samples:
         return []
     found: dict[Hook, list[Message]] = {}
-    for row in query(f"{_told(fold)} SELECT * FROM ({samples}) ORDER BY {_POSITION}", ledger=ledger):
+    for row in query(f"{_told(fold)} SELECT * FROM ({samples}) ORDER BY {_POSITION}", ledger=fold.ledger):
         found.setdefault(Hook(row.pop("hook")), []).append(Message(**row))
     return [
-        Notice(store.topology, hook, fold.number, counts[hook], tuple(found[hook]))
+        Notice(topology, hook, fold.number, counts[hook], tuple(found[hook]))
         for hook in Hook
         if hook in found
     ]

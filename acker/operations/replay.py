@@ -1,37 +1,52 @@
 """Replay: batches of a spout that emit chosen messages again, by themselves when due, or by hand.
 
-A replay fixes its batch number before it reads the ledger, and leaves out messages that a replay
-logged after that fold has emitted already. If another run wins the number, it leaves: what it chose
-may be in the other's batch. Otherwise a second replay of one fold would emit an attempt twice.
+A replay takes its batch number, and the replays that it looks through, from one snapshot. It leaves out
+messages that a replay above the snapshot's fold has emitted already. If another run wins the number, it
+leaves: what it chose may be in the other's batch. Otherwise a second replay of one fold would emit an attempt
+twice.
 """
 
 import json
 import uuid
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from acker.batches.batch import finish, plan, plan_all, unfinished
+from acker.batches.batch import finish
+from acker.batches.plan import plan, plan_all
 from acker.batches.run import Run
 from acker.components.base import Component
-from acker.core.delta import append_rows, query
-from acker.core.ledger import Fold, newest_fold
+from acker.core.delta import Store, append_rows, query
+from acker.core.ledger import Fold
 from acker.core.quoting import check_text
-from acker.core.schemas import LEDGER, REPLAY_REQUESTS, SCHEMAS
+from acker.core.schemas import REPLAY_REQUESTS, SCHEMAS
+from acker.core.snapshot import Snapshot
 from acker.journal.batch import Batch
 from acker.journal.inputs import Replay
-from acker.operations.selection import Emission, Matched, Selection, refuse_irreversible, select
+from acker.journal.journal import Journal
+from acker.operations.selection import Emission, Matched, Selection, check_reversible, select
+from acker.topology.topology import Topology
 
 
-def plan_due(run: Run, spout: Component) -> Batch | None:
+def replay_due(run: Run) -> int:
+    """Emit the messages again whose time has come, after what earlier runs left; how many there were."""
+    messages = 0
+    for spout in run.topology.spouts:
+        finish_unfinished(run, spout)
+        journal = run.snapshot()
+        batch = plan_due(run, journal, spout)
+        if batch is not None:
+            finish(run, batch, journal)
+            messages += len(batch.replay)
+    return messages
+
+
+def plan_due(run: Run, journal: Journal, spout: Component) -> Batch | None:
     """Plan a batch of the spout's messages that are due in the newest fold; None where there are none."""
-    number = run.journal.newest_number(spout.name) + 1
-    if unfinished(run, spout.name) is not None:
-        return None
-    fold = newest_fold(run.store)
-    if fold is None or fold.number == 0:
+    fold = journal.fold
+    if fold is None or journal.unfinished(spout.name) is not None:
         return None
     now = run.clock()
     rows = query(
@@ -39,30 +54,26 @@ def plan_due(run: Run, spout: Component) -> Batch | None:
         f"WHERE live_in = {fold.number} AND state = 'retrying' AND spout = '{spout.name}' "
         f"AND retry_at <= to_timestamp('{now.isoformat()}') "
         f"ORDER BY retry_at, source_partition, source_offset LIMIT {run.topology.batch_rows}",
-        ledger=run.store.require(LEDGER, fold.ledger_version),
+        ledger=fold.ledger,
     )
-    planned = _emissions(run, spout.name, [Emission(**row) for row in rows], fold)
+    planned = _emissions(journal, spout.name, [Emission(**row) for row in rows], fold)
     if planned is None:
         return None
-    batch = plan(run, spout, "replay", planned, number)
+    batch = plan(run, journal, spout.name, "replay", planned)
     return batch if batch.run_id == run.run_id else None
 
 
 def finish_unfinished(run: Run, spout: Component) -> None:
     """Finish the batch that the spout's last run left, since a replay needs a number of its own."""
-    left = unfinished(run, spout.name)
+    journal = run.snapshot()
+    left = journal.unfinished(spout.name)
     if left is not None:
-        finish(run, spout, left)
+        finish(run, left, journal)
 
 
-def size(batch: Batch) -> int:
-    """How many messages a replay batch emits."""
-    return len(batch.replay)
-
-
-def _emissions(run: Run, spout: str, messages: Iterable[Emission], fold: Fold) -> Replay | None:
+def _emissions(journal: Journal, spout: str, messages: Iterable[Emission], fold: Fold) -> Replay | None:
     """The input of a replay's batch; None where nothing is left to emit."""
-    emitted = _emitted_since(run, spout, fold)
+    emitted = _emitted_since(journal, spout, fold)
     by_partition: dict[str, list[list[int | None]]] = {}
     for m in messages:
         if (m.source_partition, m.source_offset) not in emitted:
@@ -70,11 +81,47 @@ def _emissions(run: Run, spout: str, messages: Iterable[Emission], fold: Fold) -
     return Replay(by_partition) if by_partition else None
 
 
-def _emitted_since(run: Run, spout: str, fold: Fold) -> set[tuple[str, int]]:
+def _emitted_since(journal: Journal, spout: str, fold: Fold) -> set[tuple[str, int]]:
     """Messages of replay batches that the fold has not seen."""
     folded = fold.logged.get(spout, 0)
-    batches = run.journal.rows(f"component = '{spout}' AND kind = 'replay' AND batch > {folded}")
+    batches = journal.rows(f"component = '{spout}' AND kind = 'replay' AND batch > {folded}")
     return {(partition, offset) for batch in batches for partition, offset, *_ in batch.replay.rows()}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay by hand came to, in messages."""
+
+    matched: int  # those that the selection chooses
+    in_flight: int  # those that match but for their state, and are left alone
+    replayed: int  # those that were emitted again
+
+
+def dry_run(topology: Topology, store: Store, selection: Selection) -> Replayed:
+    """What a replay by hand would choose; it plans and records nothing.
+
+    Raises:
+        TopologyError: acked messages are chosen and a published aggregate cannot take them back.
+        SettingsError: the selection names a spout that is none.
+    """
+    matched = _match(topology, Snapshot(store), selection)
+    return Replayed(matched.count, matched.in_flight, 0)
+
+
+def replay_by_hand(
+    run: Run, selection: Selection, why: str, requested_by: str, request_id: str | None = None
+) -> Replayed:
+    """Record a request and emit the messages again that it chooses; see `plan_by_hand`."""
+    matched, batches = plan_by_hand(run, selection, why, requested_by, request_id)
+    for batch in batches:
+        finish(run, batch)
+    return Replayed(matched.count, matched.in_flight, sum(len(batch.replay) for batch in batches))
+
+
+def _match(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matched:
+    matched = select(topology, snapshot, selection)
+    check_reversible(topology, matched)
+    return matched
 
 
 def plan_by_hand(
@@ -95,32 +142,33 @@ def plan_by_hand(
     check_text("The name", requested_by)
     request_id = request_id or uuid.uuid4().hex
     while True:
-        numbers = _free_numbers(run)
-        fold = newest_fold(run.store)
-        matched = select(run.topology, run.store, selection)
-        refuse_irreversible(run.topology, matched)
+        journal = _with_nothing_left(run)
+        fold = journal.fold
+        matched = _match(run.topology, journal, selection)
         _record(run, selection, matched, why, requested_by, request_id)
         inputs = {
-            name: _emissions(run, name, messages, fold) for name, messages in matched.messages.items() if fold
+            name: _emissions(journal, name, messages, fold)
+            for name, messages in matched.messages.items()
+            if fold
         }
         planned = {name: each for name, each in inputs.items() if each is not None}
         if not planned:
             return matched, []
-        batches = plan_all(run, "replay", planned, numbers)
+        batches = plan_all(run, journal, "replay", planned)
         if batches is not None:  # else another run has planned meanwhile, perhaps these very messages
             return matched, batches
 
 
-def _free_numbers(run: Run) -> dict[str, int]:
-    """Spout -> the number of its next batch, with nothing left of the batch before it.
+def _with_nothing_left(run: Run) -> Journal:
+    """A snapshot in which no spout has a batch to finish.
 
     Another run may plan a batch at any moment; a replay with the number after it would pass it over.
     """
     while True:
-        numbers = {spout.name: run.journal.newest_number(spout.name) + 1 for spout in run.topology.spouts}
-        left = [spout for spout in run.topology.spouts if unfinished(run, spout.name) is not None]
+        journal = run.snapshot()
+        left = [spout for spout in run.topology.spouts if journal.unfinished(spout.name) is not None]
         if not left:
-            return numbers
+            return journal
         for spout in left:
             finish_unfinished(run, spout)
 

@@ -1,28 +1,30 @@
 """Which messages a replay by hand chooses, and why it may not."""
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from acker.core.audit import message_name
 from acker.core.delta import Store, query
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.events import State
-from acker.core.ledger import NOW, Fold, newest_fold
+from acker.core.ledger import Fold, newest_rows
+from acker.core.messages import MessageId, message_of, parse_position
 from acker.core.quoting import check_text, sql_text
-from acker.core.schemas import LEDGER
+from acker.core.snapshot import Snapshot
 from acker.core.trims import newest_trim
+from acker.operations.fields import Fields, number_in, text_in, texts_in, time_in
 from acker.topology.topology import Topology
 
 MOST_POSITIONS = 10_000  # DataFusion ends the process on a list that is ten times as long
 
-_OFFSET = re.compile("-?[0-9]{1,19}")
-_OFFSETS = range(-(2**63), 2**63)
+_STATES = {state.value for state in State}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 SELECTABLE = (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)
+
+# The fields that mean nothing without states. A dry run is one of them, since it only counts what is chosen.
+_NARROWING = ("spout", "positions", "messages", "since", "until", "reason", "limit", "dry_run")
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,67 @@ class Selection:
         for partition, _ in self.positions:
             check_text("The partition", partition)
 
+    @classmethod
+    def parse(cls, fields: Fields, topology: Topology) -> "Selection | None":
+        """The selection that a person has filled in; None where it is what is due, without any choice.
 
-def parse_position(text: str) -> tuple[str, int] | None:
-    """(source_partition, source_offset) from PARTITION:OFFSET; None where the text is not of that form."""
-    partition, _, offset = text.rpartition(":")
-    if not partition or not _OFFSET.fullmatch(offset) or int(offset) not in _OFFSETS:
-        return None
-    return partition, int(offset)
+        Args:
+            fields: `states`, `spout`, `since`, `until`, `reason` and `limit` as a selection has them. Times
+                may be texts. `positions` are PARTITION:OFFSET of the spout, and `messages` are
+                SPOUT:PARTITION:OFFSET. Other fields are passed over.
+
+        Raises:
+            SettingsError: a field is of another type, a state, position or time is none, positions come
+                without a spout, messages are of several spouts, or something else is chosen than states.
+            UnknownMessage: a message is not SPOUT:PARTITION:OFFSET.
+        """
+        states = _states(fields)
+        if not states:
+            return None
+        spout, positions = _named(fields, topology)
+        return cls(
+            states=states,
+            spout=spout,
+            positions=positions,
+            since=time_in(fields, "since"),
+            until=time_in(fields, "until"),
+            reason=text_in(fields, "reason"),
+            limit=number_in(fields, "limit"),
+        )
+
+
+def _states(fields: Fields) -> tuple[State, ...]:
+    """The states that are chosen; none where nothing else is chosen either."""
+    states = texts_in(fields, "states")
+    narrowing = [name for name in _NARROWING if fields.get(name)]
+    if not states and narrowing:
+        raise SettingsError(
+            f"Choose states as well: {', '.join(narrowing)} can only narrow a choice of states. "
+            "With nothing chosen, all messages that are due are replayed."
+        )
+    unknown = [state for state in states if state not in _STATES]
+    if unknown:
+        raise SettingsError(f"{unknown[0]!r:.200} is no state; choose among {', '.join(SELECTABLE)}.")
+    return tuple(State(state) for state in states)
+
+
+def _named(fields: Fields, topology: Topology) -> tuple[str | None, tuple[tuple[str, int], ...]]:
+    """The spout that is chosen, if any, and the positions of its messages that are."""
+    spout = text_in(fields, "spout")
+    positions = []
+    for each in texts_in(fields, "positions"):
+        position = parse_position(each)
+        if position is None:
+            raise SettingsError(f"{each!r:.200} is not a position; write PARTITION:OFFSET.")
+        positions.append(position)
+    if positions and not spout:
+        raise SettingsError("Positions belong to a spout: choose it as well.")
+    spouts = [each.name for each in topology.spouts]
+    messages = [MessageId.parse(each, topology.name, spouts) for each in texts_in(fields, "messages")]
+    if len({message.spout for message in messages} | ({spout} if spout else set())) > 1:
+        raise SettingsError("Choose messages of one spout at a time.")
+    positions += [(message.source_partition, message.source_offset) for message in messages]
+    return messages[0].spout if messages else spout, tuple(positions)
 
 
 @dataclass(frozen=True)
@@ -97,18 +153,18 @@ class Matched:
         return sum(len(messages) for messages in self.messages.values())
 
 
-def select(topology: Topology, store: Store, selection: Selection) -> Matched:
+def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matched:
     """Find what a selection matches, by each message's newest row in the ledger.
 
     Messages bring those along with which they were acked or given up, since they share tuples.
     """
-    fold = newest_fold(store)
+    fold = snapshot.fold
     if fold is None:
         return Matched({}, 0)
     if selection.spout is not None and selection.spout not in {s.name for s in topology.spouts}:
         raise SettingsError(f"Topology {topology.name} has no spout called {selection.spout}.")
     chosen = " OR ".join(f"state = '{state}'" for state in selection.states)
-    rows = _newest(store, fold, f"(state = 'pending' OR {chosen}) {_conditions(selection)}")
+    rows = _newest(snapshot.store, fold, f"(state = 'pending' OR {chosen}) {_conditions(selection)}")
     wanted = set(selection.positions)
     there = [
         row
@@ -118,7 +174,7 @@ def select(topology: Topology, store: Store, selection: Selection) -> Matched:
     ]
     found = [row for row in there if row["state"] != State.PENDING]
     chosen_rows = found[: selection.limit]
-    partners = _partners(topology, store, fold, chosen_rows)
+    partners = _partners(topology, snapshot.store, fold, chosen_rows)
     messages: dict[str, list[Emission]] = {}
     for row in chosen_rows + [row for row in partners if row["state"] != State.PENDING]:
         # A retrying row names the attempt to come, every other one the attempt that was.
@@ -137,28 +193,23 @@ def _newest(store: Store, fold: Fold, where: str) -> list[dict[str, Any]]:
     """
     return query(
         f"""
-        WITH now AS (SELECT * FROM ledger WHERE {NOW.format(fold=fold.number)}),
-        numbered AS (
-            SELECT *, row_number() OVER (
-                PARTITION BY spout, source_partition, source_offset
-                ORDER BY attempt DESC, fold DESC) AS n
-            FROM now WHERE state NOT IN ('failed', 'timed_out')),
+        WITH {newest_rows(fold.number)},
         acked AS (
             SELECT spout AS s, source_partition AS p, source_offset AS o, max(attempt) AS attempt
-            FROM now WHERE state = 'acked' GROUP BY spout, source_partition, source_offset),
+            FROM current WHERE state = 'acked' GROUP BY spout, source_partition, source_offset),
         replaced AS (
             SELECT s, p, o, root_id AS replaces, joined AS acked_with, {newest_trim(store).is_gone()} AS gone
-            FROM acked JOIN now ON spout = s
-            AND source_partition = p AND source_offset = o AND now.attempt = acked.attempt
+            FROM acked JOIN current ON spout = s
+            AND source_partition = p AND source_offset = o AND current.attempt = acked.attempt
             AND state = 'acked')
         SELECT spout, source_partition, source_offset, state, attempt, replaced.replaces AS replaces,
-            acked_with, numbered.joined AS joined, gone
-        FROM numbered LEFT JOIN replaced ON spout = s AND source_partition = p AND source_offset = o
-        WHERE n = 1 AND {where}
+            acked_with, newest.joined AS joined, gone
+        FROM newest LEFT JOIN replaced ON spout = s AND source_partition = p AND source_offset = o
+        WHERE {where}
         ORDER BY spout, source_partition, source_offset
         """,
         # As of the fold: a compaction drops the live rows of folds before the newest.
-        ledger=store.require(LEDGER, fold.ledger_version),
+        ledger=fold.ledger,
     )
 
 
@@ -173,13 +224,13 @@ def _partners(
     groups = {group for row in chosen for group in _groups(row)}
     if not groups:
         return []
-    there = {_name(row) for row in chosen}
+    there = {message_of(row) for row in chosen}
     joined = _newest(store, fold, "(acked_with IS NOT NULL OR joined IS NOT NULL)")
-    found = [row for row in joined if _groups(row) & groups and _name(row) not in there]
+    found = [row for row in joined if _groups(row) & groups and message_of(row) not in there]
     for row in found:
         if row["spout"] not in topology.components:
             raise TopologyError(
-                f"{message_name(row)} was settled together with a chosen message and would have to be "
+                f"{message_of(row)} was settled together with a chosen message and would have to be "
                 "replayed with it, but its spout is gone. Bring the spout back, or choose other messages."
             )
     return found
@@ -188,10 +239,6 @@ def _partners(
 def _groups(row: dict[str, Any]) -> set[int]:
     """The groups of roots that a message was acked with, or given up with."""
     return {row["acked_with"], row["joined"]} - {None}
-
-
-def _name(row: dict[str, Any]) -> tuple[str, str, int]:
-    return row["spout"], row["source_partition"], row["source_offset"]
 
 
 def _conditions(selection: Selection) -> str:
@@ -217,8 +264,8 @@ def _time(value: datetime) -> str:
     return f"to_timestamp_micros({(value - _EPOCH) // _MICROSECOND})"
 
 
-def refuse_irreversible(topology: Topology, matched: Matched) -> None:
-    """Refuse to replay acked messages where a published aggregate could not take them back.
+def check_reversible(topology: Topology, matched: Matched) -> None:
+    """Refuse to replay acked messages where a target could not take them back.
 
     Raises:
         TopologyError: naming the table and the aggregate.
@@ -226,16 +273,12 @@ def refuse_irreversible(topology: Topology, matched: Matched) -> None:
     if all(m.replaces is None for messages in matched.messages.values() for m in messages):
         return
     for publication in topology.publications.values():
-        if publication.by and matched.trimmed:
+        if publication.target.takes_back and matched.trimmed:
             raise TopologyError(
                 f"{matched.trimmed} of the acked messages cannot be replayed: their tuples were trimmed from "
                 f"the streams, so {publication.to} cannot take back what they added. Select messages that "
                 "were emitted later, or rebuild the table from its source."
             )
-        for column, aggregate in publication.aggregates.items():
-            if not aggregate.reversible:
-                raise TopologyError(
-                    f"Acked messages cannot be replayed: {column} of {publication.to} is a "
-                    f"{type(aggregate).__name__}, and what it took in cannot be taken back. "
-                    "Drop that column, or rebuild the table from its source."
-                )
+        reason = publication.target.irreversible()
+        if reason is not None:
+            raise TopologyError(f"Acked messages cannot be replayed: {reason}")

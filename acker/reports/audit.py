@@ -1,45 +1,68 @@
 """The verdict on a topology: its store and all that it has published."""
 
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from acker.core.audit import Audit, PublishedTable, audit
-from acker.core.delta import Store, last_number, open_table
+from acker.core.audit import Audit, Finding, audit, missing_from
+from acker.core.delta import Store
+from acker.core.integrity import check_tables
 from acker.core.ledger import read_fold
 from acker.core.schemas import LEDGER, component_of, stream
+from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
-from acker.targets.publisher import COUNT, app_id, position
+from acker.targets.base import Evidence, Publisher, Target, published_fold
 from acker.topology.topology import Topology
 
 
 def audit_report(topology: Topology, store: Store) -> Audit:
-    """The verdict on a topology's store and on its published tables."""
-    published = []
+    """The verdict on a topology's store and on its published tables.
+
+    Raises:
+        StoreError: the store has no ledger yet, cannot be read, or does not hold what was committed to it.
+    """
+    # Targets before the store: then the ledger knows of every fold that they hold.
+    targets = {name: each.target.pinned() for name, each in topology.publications.items()}
     journal = Journal(store, topology.roles)
-    journal.refuse_broken()
-    components = [name for name in journal.components() if name not in topology.publications]
-    for publication in topology.publications.values():
-        table = open_table(publication.to)
-        # A component that was renamed, say, has published to the table before.
-        before = {
-            name: last_number(table, app_id(store, replace(publication, component=name)))
-            for name in components
-        }
-        former = {name: store.require(stream(name)) for name, position in before.items() if position}
-        upto = position(store, publication)
-        fold = read_fold(store.require(LEDGER), upto) if upto else None
-        published.append(
-            PublishedTable(
-                component=publication.component,
-                table=table,
-                stream=store.open(stream(publication.component)),
-                position=max([upto, *before.values()]),
-                folded=fold.logged.get(component_of(publication.component), 0) if fold else 0,
-                counted=COUNT if publication.by else None,
-                former=former,
-            )
-        )
-    return audit(store, [spout.name for spout in topology.spouts], published, journal.components())
+    journal.check_batches()
+    check_tables(journal, journal.components())
+    found: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
+    positions = [journal.fold.number if journal.fold else 0]
+    for name, target in targets.items():
+        evidence = _evidence(topology, journal, name, target)
+        if evidence is None:
+            continue
+        positions.append(evidence.position)
+        for kind, each in target.audit(evidence).items():
+            found[kind].extend(each)
+        found["lost"].extend(missing_from(journal, name))
+    return audit(journal, [spout.name for spout in topology.spouts], found, min(positions))
+
+
+def _evidence(topology: Topology, journal: Journal, name: str, target: Target) -> Evidence | None:
+    """What a target should hold; None where its stream has emitted nothing yet."""
+    upto = published_fold(journal, target, name)
+    if journal.open(stream(name)) is None:
+        return None
+    former = _former(topology, journal, target)
+    streams = {each: journal.require(stream(each)) for each in (name, *former)}
+    fold = read_fold(journal.require(LEDGER), upto) if upto else None
+    return Evidence(
+        ledger=journal.require(LEDGER),
+        stream=name,
+        streams=streams,
+        position=max([upto, *former.values()]),
+        folded=fold.logged.get(component_of(name), 0) if fold else 0,
+        trim=newest_trim(journal.store),
+        counted=counted_trim(journal.store),
+    )
+
+
+def _former(topology: Topology, journal: Journal, target: Target) -> Mapping[str, int]:
+    """Components that fed a target before, as one that was renamed -> the newest fold that each published."""
+    others = [name for name in journal.components() if name not in topology.publications]
+    positions = {name: target.position(Publisher.of(journal, name).app) for name in others}
+    return {name: position for name, position in positions.items() if position}
 
 
 def audit_json(result: Audit) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Committed positions: how far each partition of a spout is emitted, and how far all of it is settled.
+"""Committed offsets: how far each partition of a spout is emitted, and how far all of it is settled.
 
 Both are exclusive, as Kafka's offsets are. A position that the source never had holds nothing back; one live
 message does, as in Storm's OffsetManager. Read without Spark.
@@ -7,11 +7,9 @@ message does, as in Storm's OffsetManager. Read without Spark.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deltalake import DeltaTable
-
-from acker.components.base import Component
-from acker.core.delta import Store, last_number, query
-from acker.core.ledger import Fold, unfolded
+from acker.components.spout import SpoutComponent
+from acker.core.delta import query
+from acker.core.ledger import unfolded
 from acker.core.schemas import EVENTS, LEDGER
 from acker.journal.inputs import SourceRange
 from acker.journal.journal import Journal
@@ -19,7 +17,7 @@ from acker.topology.topology import Topology
 
 
 @dataclass(frozen=True)
-class Position:
+class PartitionOffsets:
     """How far one partition of a spout is."""
 
     spout: str
@@ -29,28 +27,21 @@ class Position:
     behind: int  # positions from the first live message on, 0 where none is live
 
 
-def positions(topology: Topology, store: Store, fold: Fold | None) -> list[Position]:
-    """Every partition of which a spout has emitted something, by spout and partition.
-
-    Args:
-        fold: the newest fold, read before anything that this reads, or None before the first.
-    """
-    events = store.require(EVENTS)
-    logged = {spout.name: last_number(events, spout.name) for spout in topology.spouts}
-    live = _live(store, fold, events, logged)
-    journal = Journal(store, topology.roles)
+def partition_offsets(topology: Topology, journal: Journal) -> list[PartitionOffsets]:
+    """Every partition of which a spout has emitted something, by spout and partition."""
+    logged = {spout.name: journal.logged(spout.name) for spout in topology.spouts}
+    live = _live(journal, logged)
     found = []
     for spout in topology.spouts:
         for partition, end in sorted(_emitted(journal, spout, logged[spout.name]).items()):
             lowest, settled = live.get((spout.name, partition), (end, end - 1))
             committed = None if settled is None else settled + 1
-            found.append(Position(spout.name, partition, end, committed, end - lowest))
+            found.append(PartitionOffsets(spout.name, partition, end, committed, end - lowest))
     return found
 
 
-def _emitted(journal: Journal, spout: Component, logged: int) -> dict[str, int]:
+def _emitted(journal: Journal, spout: SpoutComponent, logged: int) -> dict[str, int]:
     """Partition -> one past the last position of the spout's logged batches."""
-    assert spout.source is not None
     ends: dict[str, int] = {}
     for batch in journal.rows(f"component = '{spout.name}' AND kind = 'next' AND batch <= {logged}"):
         assert isinstance(batch.input, SourceRange)
@@ -59,13 +50,12 @@ def _emitted(journal: Journal, spout: Component, logged: int) -> dict[str, int]:
     return ends
 
 
-def _live(
-    store: Store, fold: Fold | None, events: DeltaTable, logged: Mapping[str, int]
-) -> dict[tuple[str, str], tuple[int, int | None]]:
+def _live(journal: Journal, logged: Mapping[str, int]) -> dict[tuple[str, str], tuple[int, int | None]]:
     """(spout, partition) with live messages -> the lowest of them, and the highest settled one below it.
 
     Live are the newest fold's live rows, and what was emitted or lost in batches that no fold has seen.
     """
+    fold = journal.fold
     rows = query(
         f"""
         WITH live AS (
@@ -83,7 +73,7 @@ def _live(
         FROM lowest LEFT JOIN settled ON spout = s AND source_partition = p AND o < lowest
         GROUP BY spout, source_partition, lowest
         """,
-        ledger=store.require(LEDGER, fold.ledger_version if fold else None),
-        events=events,
+        ledger=journal.require(LEDGER),
+        events=journal.require(EVENTS),
     )
     return {(row["spout"], row["source_partition"]): (row["lowest"], row["settled"]) for row in rows}

@@ -6,43 +6,43 @@ from typing import Any
 
 from acker.components.base import Component
 from acker.core.delta import Store, query
-from acker.core.ledger import NOW, Fold, live_counts, newest_fold
+from acker.core.ledger import NOW, live_counts
 from acker.core.schemas import LEDGER
+from acker.core.snapshot import Snapshot
 from acker.journal.journal import Journal
-from acker.reports.offsets import positions
-from acker.targets.publisher import position
+from acker.reports.offsets import partition_offsets
+from acker.targets.base import published_fold
 from acker.topology.topology import Topology
 
 
 def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, Any]:
     """Where each component, the acker, each publisher and each partition of a spout stand."""
-    fold = newest_fold(store)
     journal = Journal(store, topology.roles)
     publications = [
         {
-            "component": publication.component,
+            "component": publication.stream,
             "to": publication.to,
-            "fold": position(store, publication),
+            "fold": published_fold(journal, publication.target, publication.stream),
         }
         for publication in topology.publications.values()
     ]
     return {
         "topology": topology.name,
         "store": store.uri,
-        **acker_status(store, fold, now),
+        **acker_status(journal, now),
         "components": [_component_status(journal, component) for component in topology.order()],
         "published": publications,
-        "positions": [asdict(position) for position in positions(topology, store, fold)],
+        "positions": [asdict(each) for each in partition_offsets(topology, journal)],
     }
 
 
-def acker_status(store: Store, fold: Fold | None, now: datetime) -> dict[str, Any]:
+def acker_status(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
     """The newest fold, when it was, the attempts in each state now, and how many messages are due.
 
     Raises:
         StoreError: there is no ledger.
     """
-    ledger = store.require(LEDGER, fold.ledger_version if fold else None)
+    ledger, fold = snapshot.require(LEDGER), snapshot.fold
     if fold is None:
         return {"fold": None, "folded_at": None, "states": {}, "due": 0}
     rows = query(
@@ -53,12 +53,12 @@ def acker_status(store: Store, fold: Fold | None, now: datetime) -> dict[str, An
         "fold": fold.number,
         "folded_at": fold.folded_at,
         "states": {row["state"]: row["n"] for row in rows},
-        "due": live_counts(store, fold, now).due,
+        "due": live_counts(fold, now).due,
     }
 
 
 def _component_status(journal: Journal, component: Component) -> dict[str, Any]:
-    planned, logged = journal.newest_number(component.name), journal.logged(component.name)
+    planned, logged = journal.planned(component.name), journal.logged(component.name)
     newest = journal.read(component.name, logged) if logged else None
     waiting = {}
     for upstream in component.inputs:

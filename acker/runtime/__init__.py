@@ -1,1 +1,1 @@
-"""TODO."""
+"""What a deployment runs on: settings, the Spark server, sessions, topologies found by name."""

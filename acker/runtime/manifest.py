@@ -60,7 +60,7 @@ class Manifest:
 def manifest_of(topology: "Topology", doc: str = "") -> Manifest:
     """The manifest of a topology; `doc` describes it to people."""
     components = tuple(ComponentManifest(c.name, c.upstreams, c.doc) for c in topology.order())
-    tables = {publication.component: publication.to for publication in topology.publications.values()}
+    tables = {publication.stream: publication.to for publication in topology.publications.values()}
     return Manifest(topology.name, doc, topology.max_pending, components, tables)
 
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Delta tables and columns as Spark has them."""

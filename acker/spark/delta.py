@@ -31,5 +31,6 @@ def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str
     if table is None or last_number(table, app) < number:
         raise StoreError(
             f"The commit {app} {number} is not in {path} although it was written. "
-            "If the table was replaced or restored meanwhile, run the command again."
+            "If the table was replaced or restored meanwhile, run the command again.",
+            table=path,
         )

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from acker.core.errors import SourceError
 
@@ -30,6 +31,9 @@ class Spout(Protocol):
     `_error`, why.
     """
 
+    def message_schema(self, spark: SparkSession) -> StructType:
+        """The user's own columns of its messages. A bolt is given them before the first message is there."""
+
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """The range after those of `history`, of about `limit` messages; None where there is nothing new.
 
@@ -47,7 +51,7 @@ class Spout(Protocol):
         """The messages at `positions` (source_partition, source_offset) that the source still holds."""
 
 
-def refuse_reserved(place: str, columns: Iterable[str]) -> None:
+def check_reserved(place: str, columns: Iterable[str]) -> None:
     """Refuse a source with columns of the names by which a spout reports on a message.
 
     Raises:

@@ -6,12 +6,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from acker.core.delta import open_table
 from acker.core.errors import SourceError
 from acker.core.paths import absolute
 from acker.core.quoting import sql_name
-from acker.spouts.base import History, Range, refuse_reserved
+from acker.spark.delta import read
+from acker.spouts.base import History, Range, check_reserved
 
 PARTITION = "0"  # a Delta table has one
 _ROW_ID = "_metadata.row_id"
@@ -33,11 +35,15 @@ class DeltaSpout:
     path: str
     key: str | None = None
 
+    def message_schema(self, spark: SparkSession) -> StructType:
+        """See `Spout`."""
+        return read(spark, absolute(self.path)).schema
+
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range is (after, upto] of positions; the source's version spares a second look."""
         table = open_table(absolute(self.path))
         if table is None:
-            raise SourceError(f"There is no Delta table at {absolute(self.path)}.")
+            raise SourceError(f"There is no Delta table at {absolute(self.path)}.", table=absolute(self.path))
         last = history.newest or {"upto": None, "end": None, "version": -1}
         if last["upto"] == last["end"] and last["version"] == table.version():
             return None
@@ -53,7 +59,8 @@ class DeltaSpout:
         if found["nulls"]:
             raise SourceError(
                 f"{found['nulls']} rows of {absolute(self.path)} have no {self.key}, so they could not be "
-                "told apart or replayed. Give them a key, or use row tracking instead of a key."
+                "told apart or replayed. Give them a key, or use row tracking instead of a key.",
+                table=absolute(self.path),
             )
         if found["end"] is None:
             return None
@@ -88,7 +95,7 @@ class DeltaSpout:
         path = absolute(self.path)
         reader = spark.read.format("delta")
         frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
-        refuse_reserved(path, frame.columns)
+        check_reserved(path, frame.columns)
         return frame.select(
             F.lit(PARTITION).alias("_source_partition"), self._offset(frame).alias("_source_offset"), "*"
         )
@@ -99,7 +106,9 @@ class DeltaSpout:
             types = dict(frame.dtypes)
             if types.get(self.key) not in _INTEGERS:
                 found = f"is of type {types[self.key]}" if self.key in types else "is not there"
-                raise SourceError(f"The key {self.key} of {path} must be an integer column; it {found}.")
+                raise SourceError(
+                    f"The key {self.key} of {path} must be an integer column; it {found}.", table=path
+                )
             return F.col(sql_name(self.key)).cast("bigint")
         table = open_table(path)
         enabled = table is not None and table.metadata().configuration.get("delta.enableRowTracking")
@@ -107,6 +116,7 @@ class DeltaSpout:
             raise SourceError(
                 f"The rows of {path} have no stable position. Turn row tracking on with "
                 f"`ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')`, "
-                "or name an integer column that identifies a row: DeltaSpout(path, key=...)."
+                "or name an integer column that identifies a row: DeltaSpout(path, key=...).",
+                table=path,
             )
         return F.col(_ROW_ID)

@@ -7,11 +7,12 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.core.paths import absolute, without_pattern
-from acker.spouts.base import History, Range, refuse_reserved
+from acker.spouts.base import History, Range, check_reserved
 
 LARGEST_TEXT_BYTES = 1 << 30  # a text file is read whole by one task, so that its lines can be counted
 _CORRUPT = "_corrupt"
@@ -42,6 +43,13 @@ class FileSpout:
             raise SourceError(f"FileSpout reads text, json or parquet, not {self.format!r}.")
         if (self.format == "json") != (self.schema is not None):
             raise SourceError("FileSpout needs a schema for json, such as 'id bigint', and for json alone.")
+
+    def message_schema(self, spark: SparkSession) -> StructType:
+        """See `Spout`. Of Parquet files the columns of those that are there, none before the first."""
+        if self.format == "parquet":
+            paths = sorted(self._listing(spark))
+            return self._read(spark, paths).schema if paths else StructType()
+        return spark.createDataFrame([], self.schema or "value string").schema
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range lists files with their fingerprints and (after, upto] of lines or rows."""
@@ -147,7 +155,7 @@ class FileSpout:
         escaped = [f"{root}/{without_pattern(path)}" for path in paths]
         form = "parquet" if self.format == "parquet" else "text"
         frame = spark.read.format(form).options(**options).load(escaped)
-        refuse_reserved(root, frame.columns)
+        check_reserved(root, frame.columns)
         return frame
 
     def _file(self) -> Column:

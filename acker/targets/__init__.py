@@ -1,1 +1,1 @@
-"""TODO."""
+"""Targets: where the tuples of acked messages go. One target a file."""

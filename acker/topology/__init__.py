@@ -1,1 +1,1 @@
-"""TODO."""
+"""The graph of spouts and bolts as its author writes it."""

@@ -7,13 +7,17 @@ which every command calls before it does anything else.
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 
-from acker.components.base import Component, DataFrameFunction, Grouping, Input, Stream, TupleFunction
+from acker.components.base import Component, Grouping, Input, Stream
+from acker.components.basic_bolt import BasicBolt, TupleFunction
 from acker.components.collector import RichBolt
+from acker.components.dataframe_bolt import DataFrameBolt, DataFrameFunction
+from acker.components.rich_bolt import RichBoltComponent
+from acker.components.spout import SpoutComponent
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.paths import absolute
 from acker.core.retry import ExponentialBackoff, RetryPolicy
@@ -21,7 +25,10 @@ from acker.core.schemas import component_of, edge
 from acker.core.timeouts import DEFAULT_WINDOWS, Timeouts
 from acker.journal.batch import Role
 from acker.spouts import Spout
+from acker.targets.aggregate import DeltaAggregate
 from acker.targets.aggregates import Aggregate
+from acker.targets.append import DeltaAppend
+from acker.targets.base import Target
 from acker.topology.hooks import Hook, HookFunction
 
 DEFAULT_BATCH_ROWS = 100_000
@@ -36,10 +43,13 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?")
 class Publication:
     """Where the tuples of a stream appear once their messages are acked."""
 
-    component: str  # its name, or `component.stream`
-    to: str  # path or URI of a Delta table
-    by: tuple[str, ...] = ()  # key of a running aggregate; none: rows are appended
-    aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
+    stream: str  # a component's name, or `component.stream`
+    target: Target
+
+    @property
+    def to(self) -> str:
+        """Path or URI of the target."""
+        return self.target.uri
 
 
 class Topology:
@@ -84,17 +94,19 @@ class Topology:
         self.max_pending = max_pending
         self.batch_rows = batch_rows
         self.components: dict[str, Component] = {}
-        self.publications: dict[str, Publication] = {}  # by component
+        self.publications: dict[str, Publication] = {}  # by stream
         self.hooks: dict[Hook, list[HookFunction]] = {}
 
-    def spout(self, name: str, source: Spout, reliable: bool | str = True) -> Component:
+    def spout(self, name: str, source: Spout, reliable: bool | str = True) -> SpoutComponent:
         """Add a spout that reads `source`.
 
         Args:
             reliable: which messages are tracked: all, none, or those for which a SQL condition on their
                 columns holds. The others are emitted once and forgotten, as a Storm spout's without id.
         """
-        return self._add(Component(name, source=source, reliable=self.reliable and reliable))
+        component = SpoutComponent(name, source=source, reliable=self.reliable and reliable)
+        self._add(component)
+        return component
 
     def bolt(
         self, *inputs: Stream | str, name: str | None = None, anchored: bool = True
@@ -117,7 +129,8 @@ class Topology:
 
         def add(function: DataFrameFunction) -> Component:
             bolt = name or function.__name__
-            return self._add(Component(bolt, _ungrouped(bolt, inputs), function=function, anchored=anchored))
+            names = _ungrouped(bolt, inputs)
+            return self._add(DataFrameBolt(bolt, names, function=function, anchored=anchored))
 
         return add
 
@@ -140,7 +153,7 @@ class Topology:
 
         def add(function: TupleFunction) -> Component:
             bolt = name or function.__name__
-            return self._add(Component(bolt, _ungrouped(bolt, inputs), function=function, schema=schema))
+            return self._add(BasicBolt(bolt, _ungrouped(bolt, inputs), function=function, schema=schema))
 
         return add
 
@@ -166,9 +179,9 @@ class Topology:
             SettingsError: there is no task.
         """
 
-        def add(make: Callable[[], RichBolt]) -> Component:
-            bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", getattr(make, "__name__", "")).lower()
-            made = make.func if isinstance(make, partial) else make
+        def add(factory: Callable[[], RichBolt]) -> Component:
+            bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", getattr(factory, "__name__", "")).lower()
+            made = factory.func if isinstance(factory, partial) else factory
             if inspect.isabstract(made):
                 raise TopologyError(
                     f"Bolt {bolt} cannot take in a tuple: give the class {made.__name__} a method "
@@ -179,14 +192,14 @@ class Topology:
             if not 1 <= tasks <= _MOST_TASKS:
                 raise SettingsError(f"tasks of bolt {bolt} must be 1 to {_MOST_TASKS:,}, not {tasks}.")
             groupings = tuple((_grouping(each) or Grouping()) for each in inputs)
-            component = Component(
+            component = RichBoltComponent(
                 bolt,
                 _names(inputs),
-                make=make,
+                factory=factory,
                 groupings=groupings,
                 tasks=tasks,
                 schema=schema,
-                streams=dict(streams or {}),
+                further=dict(streams or {}),
             )
             return self._add(component)
 
@@ -194,34 +207,38 @@ class Topology:
 
     def publish(
         self,
-        component: Stream | str,
-        to: str,
+        stream: Stream | str,
+        to: str | Target,
         by: str | Iterable[str] = (),
         aggregates: Mapping[str, Aggregate] | None = None,
     ) -> None:
-        """Publish a stream's tuples to the Delta table `to`, once their messages are acked.
+        """Publish a stream's tuples once their messages are acked.
 
-        Without `by` the rows are appended, with a column `_root_id`. With it the table holds one row
-        per key, with the running `aggregates` over all tuples published so far.
+        Args:
+            stream: a component, one of its further streams, or the name of either.
+            to: path or URI of a Delta table, or any target. Without `by` the rows are appended to the table,
+                with a column `_root_id`.
+            by: the key of a running aggregate. The table then holds one row per key.
+            aggregates: column -> its aggregate over all tuples published so far.
 
         Raises:
             TopologyError: the stream or the table is published already, or `by` and `aggregates`
-                do not come together.
+                do not come together, or come with a target of another kind.
         """
-        (name,) = _names([component])
+        (name,) = _names([stream])
         keys = (by,) if isinstance(by, str) else tuple(by)
         if bool(keys) != bool(aggregates):
             raise TopologyError(f"publish of {name}: `by` and `aggregates` come together or not at all.")
-        target = absolute(to)
+        target = _target(name, to, keys, dict(aggregates or {}))
         for other in self.publications.values():
-            if other.component == name:
+            if other.stream == name:
                 raise TopologyError(f"{name} is published twice in topology {self.name}; once is enough.")
-            if other.to == target:
+            if other.to == target.uri:
                 raise TopologyError(
-                    f"{other.component} and {name} are both published to {target}; "
+                    f"{other.stream} and {name} are both published to {target.uri}; "
                     "give each a table of its own."
                 )
-        self.publications[name] = Publication(name, target, keys, dict(aggregates or {}))
+        self.publications[name] = Publication(name, target)
 
     def on_emit(self, function: HookFunction) -> HookFunction:
         """Call the decorated function after each fold that saw new attempts emitted.
@@ -298,8 +315,7 @@ class Topology:
     def may_be_untracked(self, name: str) -> bool:
         """Whether a stream may have tuples of no message, which are published without an ack."""
         component = self.components[component_of(name)]
-        untracked = component.reliable is not True or not component.anchored or component.make is not None
-        return untracked or any(self.may_be_untracked(each) for each in component.inputs)
+        return component.may_be_untracked or any(self.may_be_untracked(each) for each in component.inputs)
 
     def unread(self, upstream: str, bolt: str) -> str | None:
         """Why a bolt takes nothing from a stream; None where it reads it."""
@@ -315,9 +331,9 @@ class Topology:
         return {name: "spout" if each.is_spout else "bolt" for name, each in self.components.items()}
 
     @property
-    def spouts(self) -> tuple[Component, ...]:
+    def spouts(self) -> tuple[SpoutComponent, ...]:
         """The spouts, in the order in which they were added."""
-        return tuple(component for component in self.components.values() if component.is_spout)
+        return tuple(each for each in self.components.values() if isinstance(each, SpoutComponent))
 
     @property
     def bolts(self) -> tuple[Component, ...]:
@@ -364,6 +380,19 @@ def duration(text: timedelta | str | None) -> timedelta | None:
     if text <= timedelta(0):
         raise SettingsError(f"A timeout must be longer than 0, not {text}; None switches timeouts off.")
     return text
+
+
+def _target(
+    stream: str, to: str | Target, by: tuple[str, ...], aggregates: Mapping[str, Aggregate]
+) -> Target:
+    if isinstance(to, str):
+        path = absolute(to)
+        return DeltaAggregate(path, by, aggregates) if by else DeltaAppend(path)
+    if by:
+        raise TopologyError(
+            f"publish of {stream}: `by` goes with a path, and not with a {type(to).__name__}."
+        )
+    return to
 
 
 def _check_name(what: str, name: str) -> None:

@@ -5,7 +5,7 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from acker.runtime.registry import load_topology
 from acker.runtime.sessions import connect
 from acker.runtime.settings import Settings
 from acker.runtime.stack import ApiError, Stack, running_stack
-from tests.conftest import SHORT_LIVED
 from tests.kit import ROOT
+from tests.kit.servers import SHORT_LIVED
+from tests.kit.waiting import wait_for
 
 TOPOLOGY = '''
 """Square numbers; those below 0 fail until the file `mended` is there."""
@@ -54,7 +55,6 @@ topology.publish(squared, to=str(HERE / "squares"))
 '''
 NEVER = "0 0 29 2 *"  # before the next one the tests start what they want to see
 DONE = ("success", "failed")
-PATIENCE_SECONDS = 600
 OUTAGE_SECONDS = 30  # three timeouts
 BUSY_SECONDS = 6  # longer than SQLite waits by default
 BUSY_TIMES = 4  # who comes first once the database is free is chance
@@ -116,13 +116,6 @@ class Airflow:
         table = open_table(str(self.folder / "squares"))
         rows = query("SELECT square FROM t ORDER BY square", t=table) if table else []
         return [row["square"] for row in rows]
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +192,7 @@ def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airf
     assert (result.verdict, result.acked, result.recovered) == ("pass", 4, 1)
 
 
+@pytest.mark.extended
 def test_a_dry_run_only_counts(airflow):
     before = requests(airflow)
     run = airflow.trigger("replay", states=["acked"], why="to see", dry_run=True)
@@ -208,6 +202,7 @@ def test_a_dry_run_only_counts(airflow):
     assert (requests(airflow), newest_attempts(airflow)) == (before, [1, 1, 1, 2])
 
 
+@pytest.mark.extended
 def test_a_large_replay_waits_for_a_person_and_is_not_done_if_rejected(airflow):
     before = requests(airflow)
     run = airflow.trigger("replay", states=["acked"], why="no reason")
@@ -218,6 +213,7 @@ def test_a_large_replay_waits_for_a_person_and_is_not_done_if_rejected(airflow):
     assert (requests(airflow), newest_attempts(airflow)) == (before, [1, 1, 1, 2])
 
 
+@pytest.mark.extended
 def test_a_large_replay_is_done_once_it_is_approved(airflow):
     run = airflow.trigger("replay", states=["acked"], why="a mended bug")
     assert "- states: `acked`\n- why: `a mended bug`" in airflow.asked("replay", run, "approve")
@@ -229,6 +225,7 @@ def test_a_large_replay_is_done_once_it_is_approved(airflow):
     assert ("admin", "a mended bug", 4) in requests(airflow)
 
 
+@pytest.mark.extended
 def test_an_outage_of_three_timeouts_brings_no_replays(airflow):
     write_deltalake(str(airflow.folder / "numbers"), pa.table({"id": [5, 6]}), mode="append")
     session = connect(airflow.stack.settings)
@@ -254,6 +251,7 @@ def test_an_outage_of_three_timeouts_brings_no_replays(airflow):
     assert query("SELECT * FROM t WHERE state = 'timed_out'", t=store(airflow).require("ledger")) == []
 
 
+@pytest.mark.extended
 def test_a_busy_database_is_waited_for(airflow):
     hold, pid = airflow.folder / "hold", airflow.folder / "pid"
     pid.unlink(missing_ok=True)

@@ -224,7 +224,7 @@ def test_a_trace_tells_a_messages_story(story, shell):
         (("status", "raising:topology"), "raising:topology does not import: ZeroDivisionError"),
         (("status", "other:topology"), "other:topology is str and not a Topology."),
         (("status", "other:missing"), "other:missing is nothing and not a Topology."),
-        (("replay", "squares", "--reason", "x"), "Say with --state which messages to choose among"),
+        (("replay", "squares", "--reason", "x"), "Choose states as well: reason can only narrow"),
         (("run", "squares"), "No Spark Connect server answers at sc://127.0.0.1:9."),
     ],
 )

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,8 +19,9 @@ from deltalake import write_deltalake
 from acker.core.delta import open_table, query
 from acker.runtime import process_guard as guard
 from acker.runtime import server
-from tests.conftest import SHORT_LIVED
 from tests.kit import ROOT
+from tests.kit.servers import SHORT_LIVED
+from tests.kit.waiting import wait_for
 
 TOPOLOGY = '''
 """Numbers as they are."""
@@ -33,7 +33,6 @@ numbers = topology.spout("numbers", DeltaSpout("{folder}/numbers", key="id"))
 same = topology.bolt(numbers, name="same")(lambda tuples: tuples)
 topology.publish(same, to="{folder}/same")
 '''
-PATIENCE_SECONDS = 600
 
 
 class Compose:
@@ -94,16 +93,9 @@ class Compose:
             return found
 
 
-def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            if condition():
-                return
-        except (OSError, KeyError):
-            pass  # not up yet
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(1)
+def wait_until(condition: Callable[[], Any]) -> None:
+    """Wait until a service is up and a condition holds."""
+    wait_for(condition, every_seconds=1, not_yet=(OSError, KeyError))
 
 
 @pytest.fixture
@@ -121,19 +113,20 @@ def compose(tmp_path: Path) -> Iterator[Compose]:
         postgres.cleanup()
 
 
+@pytest.mark.extended
 def test_the_services_run_a_topology(compose: Compose) -> None:
     (compose.folder / "plain.py").write_text(TOPOLOGY.format(folder=compose.folder))
     write_deltalake(str(compose.folder / "numbers"), pa.table({"id": [1, 2, 3]}))
     subprocess.run(compose.command("migrate"), env=compose.environ("migrate"), check=True)
     compose.start("spark")
     healthy = compose.services["spark"]["healthcheck"]["test"][1:]
-    wait_for(lambda: subprocess.run(healthy, env=compose.environ("spark")).returncode == 0)
+    wait_until(lambda: subprocess.run(healthy, env=compose.environ("spark")).returncode == 0)
     for name in ("api-server", "scheduler", "dag-processor"):
         compose.start(name)
 
     # As Airflow has it, a new DAG waits until somebody switches it on.
     for kind in ("run", "acker"):
-        wait_for(lambda kind=kind: compose.api("PATCH", f"dags/plain.{kind}", {"is_paused": False}))
+        wait_until(lambda kind=kind: compose.api("PATCH", f"dags/plain.{kind}", {"is_paused": False}))
     same = str(compose.folder / "same")
-    wait_for(lambda: open_table(same))
+    wait_until(lambda: open_table(same))
     assert query("SELECT id FROM t ORDER BY id", t=open_table(same)) == [{"id": 1}, {"id": 2}, {"id": 3}]

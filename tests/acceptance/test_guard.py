@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from acker.runtime import process_guard as guard
+from tests.kit.waiting import wait_for
 
 # A part that starts a worker with a process group of its own, which ignores being asked to end.
 PART = """
@@ -26,14 +26,6 @@ command = [sys.executable, guard, str(os.getpid()), sys.executable, "-c", part, 
 subprocess.Popen(command, start_new_session=True)
 time.sleep(600)
 """
-PATIENCE_SECONDS = 600
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def is_alive(pid: int) -> bool:
@@ -47,9 +39,9 @@ def is_alive(pid: int) -> bool:
 def test_what_a_killed_parent_had_guarded_ends_with_its_workers(tmp_path):
     told = tmp_path / "worker"
     parent = subprocess.Popen([sys.executable, "-c", PARENT, guard.__file__, PART, str(told)])
-    wait_until(lambda: told.exists() and told.read_text())
+    wait_for(lambda: told.exists() and told.read_text(), every_seconds=0.05)
     worker = int(told.read_text())
     assert is_alive(worker)
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    wait_until(lambda: not is_alive(worker))
+    wait_for(lambda: not is_alive(worker), every_seconds=0.05)

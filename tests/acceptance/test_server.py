@@ -14,8 +14,8 @@ from acker.core.errors import ServerError
 from acker.runtime import server
 from acker.runtime.sessions import connect
 from acker.runtime.settings import Settings
-from tests.conftest import SHORT_LIVED
 from tests.kit import ROOT
+from tests.kit.servers import SHORT_LIVED
 
 START = "from acker.runtime import server; from acker.runtime.settings import Settings; "
 PRINT_STARTED = START + "print(server.start(Settings.from_env()).pid)"
@@ -95,6 +95,7 @@ def test_a_killed_owner_leaves_no_server(own_home):
     assert not server.is_listening("127.0.0.1", running.port)
 
 
+@pytest.mark.extended
 def test_an_owner_that_is_told_to_end_stops_its_server_first(own_home):
     owner = python(own_home, OWN_AND_WAIT)
     assert owner.stdout is not None
@@ -106,6 +107,7 @@ def test_an_owner_that_is_told_to_end_stops_its_server_first(own_home):
     assert is_gone(running.pid, within_seconds=0.5)
 
 
+@pytest.mark.extended
 def test_a_server_with_a_token_is_used_by_those_who_have_it(own_home):
     own_home["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "kept to oneself"
     settings = Settings.from_env(own_home)
@@ -129,6 +131,7 @@ def test_a_plain_python_udf_over_a_delta_scan_answers(environment, store_uri):
     assert (done.stdout, done.returncode) == ("45000150000\n", 0), done.stderr
 
 
+@pytest.mark.extended
 def test_sessions_share_one_python_daemon_and_each_task_imports_anew(own_home, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     settings = Settings.from_env(own_home)

@@ -1,7 +1,8 @@
 """How much of the faults is tried, and a summary line for each kind of them.
 
 Each module of this folder is a kind of fault, which its `KIND` names, and each of its tests a case of that
-kind. Cases that are marked `thorough` run with `--all-faults` only.
+kind. Cases that are marked `thorough` run with `--all-faults` only, those that are marked `extended` with
+`--extended`.
 """
 
 from collections import Counter
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from acker.core.delta import Store
 from tests.faults.simulator import Crew
+from tests.kit.places import make_empty_store
 
 left_out = pytest.StashKey[Counter[str]]()
 kinds = pytest.StashKey[dict[str, str]]()  # module's path -> kind
@@ -25,10 +26,8 @@ def crew(remote: str) -> Crew:
 
 @pytest.fixture(scope="module")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store to be copied, which is quicker than to make one."""
-    store = Store(str(tmp_path_factory.mktemp("empty")), "store")
-    store.create()
-    return Path(store.path(""))
+    """A store to be copied."""
+    return make_empty_store(tmp_path_factory.mktemp("empty"))
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +41,17 @@ def module(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
+def marked(items: list[pytest.Item], name: str) -> list[pytest.Item]:
+    return [item for item in items if item.get_closest_marker(name)]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[kinds] = {module(i.nodeid): i.module.KIND for i in items if hasattr(i.module, "KIND")}
-    rare = [item for item in items if item.get_closest_marker("thorough")]
-    if config.getoption("--all-faults"):
-        rare = []
-    config.stash[left_out] = Counter(module(item.nodeid) for item in rare)
-    config.hook.pytest_deselected(items=rare)
-    items[:] = [item for item in items if item not in rare]
+    thorough = [] if config.getoption("--all-faults") else marked(items, "thorough")
+    extended = [] if config.getoption("--extended") else marked(items, "extended")  # `tests/conftest.py`
+    config.stash[left_out] = Counter(module(item.nodeid) for item in {*thorough, *extended})
+    config.hook.pytest_deselected(items=thorough)
+    items[:] = [item for item in items if item not in thorough]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -63,5 +65,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         tried = [each for each in good | bad if module(each) == path]
         failures = sum(each in bad for each in tried)
         rest = config.stash[left_out][path]
-        more = f", {rest} more with --all-faults" if rest else ""
+        more = f", {rest} more in make test-faults" if rest else ""
         terminalreporter.line(f"{kind}: {len(tried)} tried, failures {failures}{more}")

@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 
 from acker.airflow import tasks
 from acker.batches.run import Run
+from acker.components.anchors import collect_anchors, fail_when, merge_anchors
 from acker.components.base import Component
-from acker.components.bolts import collect_anchors, fail_when, merge_anchors
 from acker.components.collector import RichBolt
 from acker.core.retry import ExponentialBackoff
 from acker.operations import compact as maintain
@@ -120,7 +120,7 @@ def _step(known: Mapping[str, Component], name: str, stream: str) -> Callable[[R
     if name in known and known[name].is_spout:
         return lambda run: tasks.read_source(run, name)
     if name in known:
-        return lambda run: tasks.take_inputs(run, name, is_last_try=False)
+        return lambda run: tasks.run_bolt(run, name, is_last_try=False)
     if name == "publish":
         return lambda run: tasks.publish(run, stream)
     return {"fold": tasks.fold, "replay": tasks.replay_due}[name]
@@ -376,7 +376,7 @@ def casts(folder: Path) -> Topology:
 
 def give_up(run: Run) -> None:
     with contextlib.suppress(Exception):  # what the last try raised, for the scheduler to see
-        tasks.take_inputs(run, "cast", is_last_try=True)
+        tasks.run_bolt(run, "cast", is_last_try=True)
 
 
 GIVEN_UP = scenario(

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,10 +26,10 @@ from tests.faults.crash_scenarios import SCENARIOS, Scenario, Task
 from tests.faults.effects import Effect, watch
 from tests.faults.worker import begin, end_of, processes, session
 from tests.kit import ROOT
+from tests.kit.waiting import PATIENCE_SECONDS, wait_for
 
 Moment = Literal["before", "sent", "within", "after"]
 START = datetime(2026, 1, 1, tzinfo=UTC)
-PATIENCE_SECONDS = 600
 POLL_SECONDS = 0.0002
 POINTS = ROOT / "tests" / "faults" / "crash_points.txt"
 
@@ -230,16 +229,9 @@ def await_orphans(remote: str, session_id: str | None) -> None:
     """
     if session_id is None:
         return
-    wait_for(lambda: not is_busy(remote, session_id))
+    wait_for(lambda: not is_busy(remote, session_id), every_seconds=0.05)
     with client_of(remote, session_id) as client:
         client.release_session()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(POLL_SECONDS)
 
 
 def is_busy(remote: str, session_id: str) -> bool:
@@ -291,7 +283,7 @@ class OwnServer:
 
     def kill(self) -> None:
         os.killpg(self.running.pid, signal.SIGKILL)
-        wait_for(lambda: server.find(self.settings) is None)
+        wait_for(lambda: server.find(self.settings) is None, every_seconds=0.05)
 
     def stop(self) -> None:
         server.stop(self.settings)

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from acker.batches.progress import Step
 from acker.batches.run import Run
 from acker.cli.commands import spark_message
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.core.delta import Store, open_table, query
 from acker.core.errors import AckerError
 from acker.core.ledger import fold_counts, newest_fold
@@ -35,7 +35,8 @@ from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
 from tests.kit.few_rows import for_few_rows
-from tests.spark.conftest import Clock
+from tests.kit.places import Clock
+from tests.kit.stops import Stop
 
 WINDOW_SECONDS = 150
 DAY_SECONDS = 86_400
@@ -116,7 +117,7 @@ class Damaged:
         self.store.create()  # as commands do
         for _ in range(CYCLES):
             done = run_cycle(self.run)
-            counts = fold_counts(self.store, newest_fold(self.store))
+            counts = fold_counts(newest_fold(self.store))
             if not done.batches and not counts.get("pending") and not counts.get("retrying"):
                 return
             self.clock.advance(WINDOW_SECONDS)
@@ -150,10 +151,6 @@ class Damaged:
         """What one of the commands would say."""
         steps = {"fold": fold, "publish": publish, "compact": compact, "run": lambda _: self._cycles()}
         return self.answer(lambda: steps[name](self.run))
-
-
-class Stop(Exception):
-    """Ends a run between two steps."""
 
 
 def first_day(place: Damaged) -> None:

@@ -129,7 +129,7 @@ def _published_twice(topology: Topology, store: Store) -> list[str]:
     found = []
     for publication in topology.publications.values():
         table = open_table(publication.to)
-        if publication.by or table is None:
+        if publication.target.takes_back or table is None:
             continue
         rows = query(
             """SELECT l.spout, l.source_partition, l.source_offset, count(DISTINCT p._root_id) AS roots

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.components.bolts import fail_when, merge_anchors
+from acker.components.anchors import fail_when, merge_anchors
 from acker.components.collector import RichBolt
 from acker.core.delta import Store, open_table, query
 from acker.core.retry import ExponentialBackoff

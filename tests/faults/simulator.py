@@ -20,8 +20,8 @@ from acker.core.delta import Store, in_batches, query
 from acker.core.events import Event, Kind, LedgerRow, State
 from acker.core.ledger import newest_fold, read_fold, unfolded
 from acker.core.oracle import Ledger, fold
-from acker.core.schemas import of_stream, stream
-from acker.operations.fold import waiting
+from acker.core.schemas import is_tuple, stream
+from acker.operations.fold import waiting_batches
 from acker.runtime.sessions import connect
 from tests.faults.judge import faults, newest_rows
 from tests.faults.shapes import Message, Shape, build, published, wanted
@@ -128,12 +128,12 @@ def _event(row: dict[str, Any]) -> Event:
 def _waiting(run: Run, logged: dict[str, int]) -> set[int]:
     """The roots of the tuples that a bolt had yet to take."""
     roots: set[int] = set()
-    for name, batches in waiting(run, logged).items():
+    for (name, _), batches in waiting_batches(run.topology, run.snapshot(), logged).items():
         table = run.store.open(stream(name))
         if table is None:
             continue
         columns = [each.name for each in table.schema().fields]
-        mine = f"_kind IS NULL AND {of_stream(name, columns)} AND {in_batches(batches)}"
+        mine = f"{is_tuple(name, columns)} AND {in_batches(batches)}"
         several = "_root_ids" if "_root_ids" in columns else "NULL AS _root_ids"
         for row in query(f"SELECT _root_id, {several} FROM s WHERE {mine}", s=table):
             roots |= set(row["_root_ids"] or [row["_root_id"]])

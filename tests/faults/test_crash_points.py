@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.conftest import SHORT_LIVED
 from tests.faults.calls import calls
 from tests.faults.crash_scenarios import SCENARIOS
 from tests.faults.crashes import (
@@ -27,12 +26,13 @@ from tests.faults.crashes import (
     open_run,
     reach,
     recorded_points,
-    wait_for,
     write_down,
 )
 from tests.faults.plays import Kill, Play, Standing, end, judge, play_through, plays_of
 from tests.faults.side_by_side import SideBySide
 from tests.faults.worker import session
+from tests.kit.servers import SHORT_LIVED
+from tests.kit.waiting import wait_for
 
 KIND = "crash points"
 TOGETHER = 12  # plays on a server that is killed
@@ -42,12 +42,12 @@ HOW = "to record the points: make test-faults ARGS='-k points_that_are_recorded 
 # Calls that only look like effects, and effects that are no part of a run.
 EXEMPT = {
     "acker/core/fold.py:connected:rename": "columns of a frame",
-    "pipeline/demo.py": "the demonstration, which kills processes itself",
+    "pipeline/demo/": "the demonstration, which kills processes itself",
     "pipeline/orders.py:priced:csv": "reads",
     "pipeline/orders_feed.py": "writes the input of an example",
     "acker/components/bad_rows.py:error_of:save": "writes to nowhere",
     "acker/cli/progress.py": "draws a line on a terminal",
-    "acker/operations/publish.py:_add_to_aggregates:merge": "makes SQL",
+    "acker/targets/aggregate.py:DeltaAggregate.apply:merge": "makes SQL",
     "acker/components/rich_bolt.py:_located:parquet": "reads",
     "acker/runtime/server.py": "the server's own files; see tests/acceptance/test_server.py",
     "acker/runtime/sessions.py": "makes a session",
@@ -90,7 +90,10 @@ def kills_with_others_first() -> list[Any]:
 
 
 def case(kill: Kill, is_rare: bool) -> Any:
-    return pytest.param(kill, marks=[pytest.mark.thorough] if is_rare else [], id=str(kill))
+    marks = [pytest.mark.thorough] if is_rare else []
+    if kill.point.scenario != "retried" or (kill.others_first and kill.point.task == "squared"):
+        marks.append(pytest.mark.extended)
+    return pytest.param(kill, marks=marks, id=str(kill))
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +187,14 @@ def test_a_server_that_is_killed_leaves_nothing_undone(kill: Kill, plays, one_se
         one_server.end(plays[kill])
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+def scenarios() -> Iterator[Any]:
+    """All of them; those of the longest runs are extended."""
+    for name in SCENARIOS:
+        is_long = name in ("replaced", "maintained", "held", "joined")
+        yield pytest.param(name, marks=[pytest.mark.extended] if is_long else [])
+
+
+@pytest.mark.parametrize("name", scenarios())
 def test_a_run_has_the_points_that_are_recorded(name, kit: Kit, request):
     found = kit.recording(name)
     if request.config.getoption("--record-points"):
@@ -196,6 +206,7 @@ def test_a_run_has_the_points_that_are_recorded(name, kit: Kit, request):
     assert (rows, others, wrong) == (found.scenario.published, found.scenario.states, [])
 
 
+@pytest.mark.extended
 def test_every_call_that_may_change_a_table_is_a_point_of_some_run(kit: Kit):
     lines = {line for name in SCENARIOS for line in kit.recording(name).lines}
     found = [
@@ -239,7 +250,7 @@ def test_a_write_that_outlives_its_client_and_the_rerun_changes_nothing(kit: Kit
     reach(child, point)
     child.go()
     child.hear()  # that the request is sent
-    wait_for((folder / "held").exists)
+    wait_for((folder / "held").exists, every_seconds=0.05)
     child.kill()
     spark = session(kit.remote)
     for task in found.scenario.tasks[number:]:

@@ -193,11 +193,15 @@ def case(
     damage: Callable[[Damaged, str], None],
     stops: tuple[str, ...] = (),
     way_out: Callable[[Damaged, str], None] | None = None,
-    rare: bool = True,
+    tier: str = "thorough",
 ) -> object:
     found = Case(table, lambda place: damage(place, table), stops, way_out)
-    marks = [pytest.mark.thorough] if rare else []
+    marks = [getattr(pytest.mark, tier)] if tier else []
     return pytest.param(found, id=f"{table.rpartition('/')[2]} {what}", marks=marks)
+
+
+def extended_for(table: str, of: str) -> str:
+    return "extended" if table == of else "thorough"
 
 
 ALL = (*LOOKS, *STEPS)
@@ -206,41 +210,44 @@ NEW = "component = 'squared' AND batch = 4"  # logged and not folded
 NEW_ROWS = (("component", "=", "squared"), ("batch", "=", 4))
 CASES = [
     # Files.
-    case("without its newest file", "events", without_file(-1), (*LOOKS, "fold"), without, rare=False),
+    case("without its newest file", "events", without_file(-1), (*LOOKS, "fold"), without, tier=""),
     case("without its files", "events", without_files, ALL, without),
     case("without a file that is folded", "events", without_file(0), ("audit", "trace"), repaired),
     case("without its newest file", "ledger", without_file(-1), ALL, all_from_yesterday),
     case("without its files", "ledger", without_files, ALL, all_anew),
     case("without a file", "batches", without_file(0), ALL, all_from_yesterday),
-    case("without its newest file", "streams/numbers", without_file(-1), ("fold",), repaired, rare=False),
+    case("without its newest file", "streams/numbers", without_file(-1), ("fold",), repaired,
+         tier="extended"),
     case("without its newest file", "streams/squared", without_file(-1), ("audit", "publish"),
          all_from_yesterday),
     case("without its files", "streams/squared", without_files, ("audit", "publish"), all_anew),
-    case("without its newest file", "squares", without_file(-1), ("audit",), without, rare=False),
+    case("without its newest file", "squares", without_file(-1), ("audit",), without, tier="extended"),
     # Logs.
-    *[case("with a torn commit", t, torn_commit, ALL, without_torn_commit, t != "events") for t in OWN],
+    *[case("with a torn commit", t, torn_commit, ALL, without_torn_commit, extended_for(t, "events"))
+      for t in OWN],
     *[case("without its last commit", t, without_last_commit) for t in OWN],
-    *[case("with an empty commit", t, empty_commit, rare=t != "events") for t in OWN],
+    *[case("with an empty commit", t, empty_commit, tier=extended_for(t, "events")) for t in OWN],
     case("without a commit", "batches", without_middle_commit, ALL, all_from_yesterday),
     case("without a commit", "ledger", without_middle_commit, ALL, all_from_yesterday),
     case("without a commit", "events", without_middle_commit, ALL, without),
-    *[case("without its checkpoint", t, without_checkpoint, ALL, without_hint, t != "ledger") for t in OWN],
+    *[case("without its checkpoint", t, without_checkpoint, ALL, without_hint, extended_for(t, "ledger"))
+      for t in OWN],
     # Versions.
     case("put back a version", "batches", restored, ("audit",), undone),
-    case("put back a version", "events", restored, ("audit", "fold"), undone, rare=False),
+    case("put back a version", "events", restored, ("audit", "fold"), undone, tier="extended"),
     case("put back a version", "ledger", restored, ALL, undone),
-    case("put back two versions", "streams/squared", restored_far, ("audit", "publish"), undone, rare=False),
+    case("put back two versions", "streams/squared", restored_far, ("audit", "publish"), undone, tier=""),
     case("put back a version", "streams/numbers", restored),
     case("put back a version", "squares", restored, ("audit",), undone),
     # Columns.
     case("with another column", "events", renamed("consumed"), ALL, undone),
-    case("without a column", "ledger", dropped("joined"), ALL, undone, rare=False),
+    case("without a column", "ledger", dropped("joined"), ALL, undone, tier="extended"),
     case("with another type", "batches", retyped("batch"), ALL, undone),
     case("without a column", "streams/squared", dropped("_batch"), ("audit", "publish"), undone),
     case("without a column", "squares", dropped("_root_id"), ("audit",), undone),
     # Rows.
     case("with an edited row", "events", edited(f"{NEW} AND root_id IS NOT NULL", ack_val="0"),
-         ("audit", "fold"), undone, rare=False),
+         ("audit", "fold"), undone, tier=""),
     case("with a row twice", "events", doubled(*NEW_ROWS), ("audit", "fold"), undone),
     case("without a row", "events", deleted(f"{NEW} AND root_id IS NOT NULL"), ("audit", "fold"), undone),
     case("without a batch", "events", deleted(NEW), ("audit", "fold"), undone),
@@ -253,7 +260,7 @@ CASES = [
     case("with an edited live row", "ledger", edited("live_in = 3", ack_val="1"), ("audit", "fold"), undone),
     case("without a live row", "ledger", deleted("live_in = 3"), ("audit", "fold"), undone),
     case("with an edited row", "ledger", edited("state = 'acked' AND fold = 1", ack_val="1"),
-         ("audit",), undone, rare=False),
+         ("audit",), undone, tier="extended"),
     case("with a row twice", "ledger", doubled(("state", "=", "acked"), ("fold", "=", 1)),
          ("audit",), undone),
     case("without a row", "ledger", deleted("state = 'failed' AND fold = 1"), ("audit",), undone),

@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from acker.operations.compact import compact, vacuum
-from tests.faults.damaged import PUBLISHED, Damaged, Stop
+from tests.faults.damaged import PUBLISHED, Damaged
 from tests.faults.damaged import living as living
 from tests.faults.damaged import place as place
+from tests.kit.stops import Stop
 
 KIND = "copies, disks and clocks"
 
 LOOKS = ("audit", "status", "trace")
 HOUR_SECONDS = 3_600
 thorough = pytest.mark.thorough
+extended = pytest.mark.extended
 
 
 def assert_completes(place: Damaged) -> None:
@@ -27,7 +29,7 @@ def assert_completes(place: Damaged) -> None:
     assert [place.ask(look) for look in LOOKS] == ["", "", ""]
 
 
-def put_back(place: Damaged, day: str, *tables: str) -> None:
+def rolled_back(place: Damaged, day: str, *tables: str) -> None:
     """Copies the folders of tables back from a copy of the whole."""
     for table in tables:
         shutil.rmtree(place.path(table))
@@ -40,7 +42,7 @@ COPIES = [
     # Table, what stops, and what is put back then.
     pytest.param("batches", (*LOOKS, *STEPS), ("kept", "batches"), marks=thorough),
     pytest.param("events", ("audit",), None),
-    pytest.param("ledger", STOPPED, ("yesterday", "squares")),
+    pytest.param("ledger", STOPPED, ("yesterday", "squares"), marks=extended),
     pytest.param("streams/numbers", (), None, marks=thorough),
     pytest.param("streams/squared", ("audit", "publish"), ("kept", "streams/squared"), marks=thorough),
     pytest.param("squares", (), None, marks=thorough),
@@ -50,12 +52,12 @@ COPIES = [
 
 @pytest.mark.parametrize(("table", "stops", "way_out"), COPIES)
 def test_a_copy_of_yesterday_is_told_or_caught_up_with(place, table, stops, way_out):
-    put_back(place, "yesterday", table)
+    rolled_back(place, "yesterday", table)
     said = {look: place.ask(look) for look in LOOKS} | {step: place.step(step) for step in STEPS}
     assert tuple(name for name, text in said.items() if text) == stops, said
     assert all(str(place.path(table or "ledger")) in text for text in said.values() if text), said
     if way_out is not None:
-        put_back(place, *way_out)
+        rolled_back(place, *way_out)
     assert_completes(place)
 
 
@@ -140,7 +142,12 @@ def fill(folder: Path, pages: int) -> None:
 @pytest.mark.parametrize("pages", [0, *(pytest.param(n, marks=thorough) for n in (1, 2, 4))])
 @pytest.mark.parametrize(
     ("step", "component"),
-    [("planned", "numbers"), ("written", "squared"), ("folding", "acker"), ("folded", "acker")],
+    [
+        pytest.param("planned", "numbers", marks=extended),
+        ("written", "squared"),
+        pytest.param("folding", "acker", marks=extended),
+        pytest.param("folded", "acker", marks=extended),
+    ],
 )
 def test_a_full_disk_stops_a_step_and_the_next_run_completes_it(disk, step, component, pages):
     def full(at):
@@ -181,7 +188,7 @@ def read_only(folder: Path) -> Iterator[None]:
     "table",
     [
         "events",
-        "streams/squared",
+        pytest.param("streams/squared", marks=extended),
         *(pytest.param(t, marks=thorough) for t in ("batches", "ledger", "streams/numbers", "squares")),
     ],
 )
@@ -210,7 +217,7 @@ def at_every_step(place: Damaged) -> None:
 
 
 def before_a_retry(place: Damaged) -> None:
-    put_back(place, "yesterday", "", "squares")  # message 2 is due a day before
+    rolled_back(place, "yesterday", "", "squares")  # message 2 is due a day before
     place.clock.advance(-2 * 24 * HOUR_SECONDS)
     assert place.step("run") == ""
     assert (2, 4) not in place.rows()

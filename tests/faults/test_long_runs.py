@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.core.delta import Store, query
 from acker.core.retry import ExponentialBackoff
 from acker.operations.compact import compact, vacuum
@@ -19,7 +19,8 @@ from acker.operations.trim import trim_events, trim_streams
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
-from tests.spark.conftest import empty_store, place, spark  # noqa: F401
+from tests.kit.few_rows import for_few_rows
+from tests.kit.places import Place
 
 KIND = "long runs"
 
@@ -30,7 +31,12 @@ RETENTION = timedelta(days=1)
 ANY_AGE = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
-def halves(place):  # noqa: F811
+@pytest.fixture
+def place(tmp_path, spark, empty_store):
+    return Place(tmp_path, for_few_rows(spark), empty_store)
+
+
+def halves(place):
     """Halves of numbers, none of the odd ones at the first attempt, and of some never."""
     topology = Topology("halves", message_timeout=None, retry=ExponentialBackoff(initial_seconds=60, limit=1))
     numbers = topology.spout("numbers", DeltaSpout(place.path("numbers"), key="id"))
@@ -58,7 +64,7 @@ def left(store: Store) -> dict[str, int]:
 
 
 @pytest.mark.thorough
-def test_files_and_rows_are_as_many_after_eight_days_as_after_four(place):  # noqa: F811
+def test_files_and_rows_are_as_many_after_eight_days_as_after_four(place):
     place.add("numbers", id=[0])
     run = place.run(halves(place))
     run.spark.conf.set(ANY_AGE, "false")

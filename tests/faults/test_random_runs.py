@@ -19,6 +19,7 @@ FIRST = int(os.environ.get("FAULTS_FIRST_SEED", "1"))
 USUAL_COUNT = 200  # in which everything happens
 COUNT = int(os.environ.get("FAULTS_SEEDS", USUAL_COUNT))
 OFTEN = 15  # seeds that are not thorough
+ALWAYS = 3  # seeds that are not extended either
 AT_ONCE = 4
 
 FEATURES = {  # -> in how many of these seeds at least
@@ -57,7 +58,8 @@ FEATURES = {  # -> in how many of these seeds at least
 
 def cases() -> Iterator[object]:
     for seed in range(FIRST, FIRST + COUNT):
-        marks = [] if seed < FIRST + OFTEN else [pytest.mark.thorough]
+        marks = [pytest.mark.extended] if seed >= FIRST + ALWAYS else []
+        marks += [pytest.mark.thorough] if seed >= FIRST + OFTEN else []
         yield pytest.param(seed, marks=marks, id=f"seed_{seed}")
 
 

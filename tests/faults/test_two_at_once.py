@@ -108,13 +108,17 @@ class Trial:
 
 
 def trials() -> Iterator[object]:
-    """Every case with every topology and offset; every second case is not thorough with one of each."""
+    """Every case with every topology and offset.
+
+    Every second case is not thorough with one of each, and every eighth not extended either.
+    """
     for number, case in enumerate(CASES):
         for index, shape in enumerate(SHAPES):
             for turn, offset in enumerate(OFFSETS_SECONDS):
                 is_one = index == number // 2 % len(SHAPES) and turn == number % len(OFFSETS_SECONDS)
                 often = is_one and number % 2 == 0
                 marks = [] if often else [pytest.mark.thorough]
+                marks += [pytest.mark.extended] if number % 8 else []
                 trial = Trial(case, shape, offset)
                 yield pytest.param(trial, marks=marks, id=str(trial))
 

@@ -35,8 +35,9 @@ from acker.runtime.sessions import connect
 from acker.runtime.settings import Settings
 from tests.faults.shapes import Shape, build
 from tests.kit.few_rows import for_few_rows
+from tests.kit.stops import Stop
+from tests.kit.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 600
 LATER_SECONDS = 0.1  # into what follows a step
 DAY = timedelta(days=1)
 
@@ -90,10 +91,6 @@ class Reply:
     what: str
     now: datetime
     told: Any = None
-
-
-class Stop(Exception):
-    """Ends a run between two steps."""
 
 
 class Clock:
@@ -246,7 +243,7 @@ def _replay(
     selection = Selection(states=tuple(states), positions=tuple(positions), limit=limit)
     matched, batches = plan_by_hand(run, selection, "to see", "me", request)
     for batch in batches:
-        finish(run, run.topology.components[batch.component], batch)
+        finish(run, batch)
     return matched.count
 
 

@@ -74,7 +74,7 @@ def fold_step(ledger: Ledger, step: Step, timeouts: Timeouts, retry: Exponential
 def written(before: Ledger, after: Ledger) -> tuple[LedgerRow, ...]:
     """The rows of `after` that its newest fold wrote, in the oracle's order."""
     rows = after.live + after.settled[len(before.settled) :]
-    return tuple(sorted(rows, key=lambda r: (*r.message, r.attempt, r.root_id, r.state)))
+    return tuple(sorted(rows, key=lambda r: (r.message, r.attempt, r.root_id, r.state)))
 
 
 def root(offset: int, attempt: int = 1) -> int:

@@ -152,7 +152,7 @@ def _emissions(rng: Random, ledger: Ledger, batch: int, spouts: Sequence[str], n
             event = emission(rng, row.spout, row.source_offset, attempt, batch, now)
             replaces = row.root_id if row.state == State.ACKED else row.replaces
             events.append(replace(event, replaces=replaces))
-    in_flight = {row.message[::2] for row in newest.values() if row.state == State.PENDING}
+    in_flight = {(row.spout, row.source_offset) for row in newest.values() if row.state == State.PENDING}
     return [
         replace(event, kind=Kind.LOST, reason="offset out of range")
         if rng.random() < 0.1 and (event.spout, event.source_offset) not in in_flight

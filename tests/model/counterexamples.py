@@ -68,7 +68,7 @@ ALL = (
     ),
     Counterexample("spout gone", Scenario("", (has.SHORT, _GONE), has.ONE, processes=1, bad=_A_MAY_FAIL)),
     Counterexample("retire", Scenario("", (has.LINE, has.SHORT), has.ONE, processes=1)),
-    Counterexample("number first", Scenario("", (has.SHORT,), has.ONE, bad=_A_MAY_FAIL)),
+    Counterexample("one journal", Scenario("", (has.SHORT,), has.ONE, bad=_A_MAY_FAIL)),
     Counterexample("seen", Scenario("", (has.SHORT,), has.ONE, bad=_A_MAY_FAIL)),
     Counterexample(
         "partners",

@@ -9,71 +9,76 @@ from tests.model.world import Hand, Scenario
 Outcome = tuple[str, State, Process | None]
 
 
-def look(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Fix the number, or where the rule is left out choose first."""
-    if world.on("number first"):
-        yield "fixes its number", s, me._replace(step="left", memory=(s.newest(me.component) + 1, None))
-    elif s.unfinished(me.component) is None:
-        yield "reads the ledger", s, me._replace(step="choose", memory=(0, len(s.ledger)))
+def ledger(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Fix the ledger: the first look of a snapshot."""
+    yield "reads the ledger", s, me._replace(step="events", memory=len(s.ledger))
 
 
-def late_number(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Take the number after all else: where the rule of the number is left out."""
-    if s.unfinished(me.component) is None:
-        batch = me.memory._replace(number=s.newest(me.component) + 1)
-        yield "takes its number", s, me._replace(step="plan", memory=batch)
-
-
-def left(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Leave where a batch is unfinished, else fix the ledger."""
-    if s.unfinished(me.component) is None:
-        yield "reads the ledger", s, me._replace(step="choose", memory=(me.memory[0], len(s.ledger)))
+def events(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Fix what is logged."""
+    yield "reads what is logged", s, me._replace(step="choose", memory=(me.memory, s.logged(me.component)))
 
 
 def choose(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Choose what is due in the fold, but for what later replays have emitted."""
-    number, fold = me.memory
+    """Fix the journal, and choose what is due in the fold but for what later replays have emitted.
+
+    It leaves where a batch is unfinished.
+    """
+    fold, logged = me.memory
+    if s.newest(me.component) != logged:
+        return
     live = s.ledger[fold - 1].live if fold else ()
     due = [
         Emission(row.root.offset, row.attempt, row.replaces)
         for row in live
         if row.state == "retrying" and row.root.spout == me.component
     ]
-    batch = replay_batch(world, s, me, me.component, due, fold, number)
+    batch = replay_batch(world, s, me, me.component, due, fold)
     if batch is not None:
-        then = "plan" if number else "late number"
+        then = "plan" if world.on("one journal") else "late number"
         yield f"chooses what is due in fold {fold}", s, me._replace(step=then, memory=batch)
 
 
+def late_number(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Take the number after all else: where the rule of one journal is left out."""
+    if s.unfinished(me.component) is None:
+        batch = me.memory._replace(number=s.newest(me.component) + 1)
+        yield "takes its number", s, me._replace(step="plan", memory=batch)
+
+
 def replay_batch(
-    world: Scenario, s: State, me: Process, spout: str, messages: Iterable[Emission], fold: int, number: int
+    world: Scenario, s: State, me: Process, spout: str, messages: Iterable[Emission], fold: int
 ) -> Batch | None:
+    """The batch with the next number, of the messages that no replay above the fold has emitted."""
     folded = s.ledger[fold - 1].logged.get(spout, 0) if fold else 0
     later = [b for b in s.journal.get(spout, ())[folded:] if b.kind == "replay"] if world.on("seen") else []
     emitted = {e.offset for batch in later for e in batch.input}
     found = tuple(sorted(m for m in messages if m.offset not in emitted))
     edges = world.topologies[me.topology].edges(spout)
-    return Batch(spout, number, "replay", found, edges) if found else None
+    return Batch(spout, s.newest(spout) + 1, "replay", found, edges) if found else None
 
 
-def hand_numbers(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Fix the numbers, for all spouts."""
+def hand_ledger(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Fix the ledger."""
+    yield "fixes the fold", s, me._replace(step="hand events", memory=len(s.ledger))
+
+
+def hand_events(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Fix what is logged, for all spouts."""
     spouts = world.topologies[me.topology].spouts
-    numbers = tuple((spout, s.newest(spout) + 1) for spout in spouts)
-    yield "fixes its numbers", s, me._replace(step="looks", memory=numbers)
-
-
-def hand_looks(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Go on once nothing is unfinished: another run finishes it, in the model."""
-    spouts = world.topologies[me.topology].spouts
-    if not world.on("hand looks") or all(s.unfinished(spout) is None for spout in spouts):
-        memory = me.memory, len(s.ledger)
-        yield "fixes the fold", s, me._replace(step="select", memory=memory)
+    logged = tuple((spout, s.logged(spout)) for spout in spouts)
+    yield "reads what is logged", s, me._replace(step="select", memory=(me.memory, logged))
 
 
 def hand_select(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Choose by each message's newest row, with those that were acked or given up together with it."""
-    numbers, fold = me.memory
+    """Fix the journal once nothing is unfinished, and choose by each message's newest row.
+
+    Partners that were acked or given up together come along. What is unfinished another run finishes, in the
+    model, and a new look begins.
+    """
+    fold, logged = me.memory
+    if world.on("hand looks") and any(s.newest(spout) != number for spout, number in logged):
+        return
     hand = world.hands[s.asked - 1]
     newest = newest_rows(world, s, fold)
     found = [row for row in newest.values() if wanted(world, hand, row)]
@@ -82,9 +87,9 @@ def hand_select(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     if refused(world, s, me, found):
         return
     batches = []
-    for spout, number in numbers:
+    for spout, _ in logged:
         chosen = [emission(s, row) for row in found if row.root.spout == spout]
-        batch = replay_batch(world, s, me, spout, chosen, fold, number)
+        batch = replay_batch(world, s, me, spout, chosen, fold)
         if batch is not None:
             batches.append(batch)
     if batches:
@@ -98,7 +103,7 @@ def hand_plan(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
         for batch in me.memory:
             after, mine = appended(after, batch)
             if not mine and world.on("won"):
-                yield "starts over", s, me._replace(step="numbers", memory=None)
+                yield "starts over", s, me._replace(step="hand ledger", memory=None)
                 return
         yield f"plans {', '.join(f'{b.component} batch {b.number}' for b in me.memory)}", after, None
         return
@@ -165,10 +170,10 @@ def refused(world: Scenario, s: State, me: Process, found: Iterable[LedgerRow]) 
     return any(row is not None and row.root.batch <= s.trims[-1].get(row.root.spout, 0) for row in acked)
 
 
-DUE = {"number": look, "late number": late_number, "left": left, "choose": choose}
+DUE = {"ledger": ledger, "events": events, "choose": choose, "late number": late_number}
 BY_HAND = {
-    "numbers": hand_numbers,
-    "looks": hand_looks,
+    "hand ledger": hand_ledger,
+    "hand events": hand_events,
     "select": hand_select,
     "plans": hand_plan,
 }

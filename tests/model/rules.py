@@ -32,14 +32,14 @@ RULES = {
     "spout gone": "a retrying row of a spout that is gone becomes lost",
     "retire": "what waits on an edge that is gone is failed",
     # replays
-    "number first": "a replay fixes its number, then reads the ledger",
+    "one journal": "a replay fixes its number and what was replayed before it by one look at the journal",
     "seen": "a replay leaves out what replays above the fold have emitted",
     "won": "a replay that another plan forestalls leaves, or starts over",
     "in flight alone": "a replay by hand leaves messages in flight alone",
     "partners": "a replay by hand takes joined partners along",
     "root's batch": "the batch is part of a root's id",
     "all or none": "a replay by hand plans the batches of all spouts in one commit",
-    "hand looks": "a replay by hand looks for unfinished batches after it has fixed its numbers",
+    "hand looks": "a replay by hand fixes its numbers when nothing is unfinished",
     "pinned": "the rows of a fold are read as of a version that holds them",
     # publishing
     "target's txn": "a publisher's position is the target's own txn",

@@ -65,7 +65,7 @@ def regular(world: Scenario, s: State) -> Iterator[Process]:
             yield Process("publish", table, "look", s.topology)
     for name in topology.spouts:
         if s.ledger and any(r.state == "retrying" and r.root.spout == name for r in s.ledger[-1].live):
-            yield Process("due", name, "number", s.topology)
+            yield Process("due", name, "ledger", s.topology)
 
 
 def has_to_fold(world: Scenario, s: State) -> bool:
@@ -98,7 +98,7 @@ def retirable(world: Scenario, s: State) -> set[str]:
 def occasional(world: Scenario, s: State) -> Iterator[tuple[Process, State]]:
     """Runs that somebody asks for."""
     if s.asked < len(world.hands) and replaying.has_wanted(world, s):
-        yield Process("by hand", "", "numbers", s.topology), s._replace(asked=s.asked + 1)
+        yield Process("by hand", "", "hand ledger", s.topology), s._replace(asked=s.asked + 1)
     if "give up" in world.ops:
         for bolt in world.topologies[s.topology].bolts:
             left = s.unfinished(bolt.name)

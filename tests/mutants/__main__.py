@@ -57,7 +57,7 @@ class Trial:
         """
         self._report.unlink(missing_ok=True)
         options = ["-p", "no:cacheprovider", f"--basetemp={self._pytest}", f"--junit-xml={self._report}"]
-        command = [sys.executable, "-m", "pytest", *options, f"--home={self.home}", *tests]
+        command = [sys.executable, "-m", "pytest", *options, "--extended", f"--home={self.home}", *tests]
         with subprocess.Popen(
             command,
             cwd=self.folder,

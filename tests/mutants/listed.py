@@ -94,6 +94,20 @@ MUTANTS = (
         (f"{BATCH}test_a_batch_is_taken_once_it_is_logged_and_not_before",),
     ),
     Mutant(
+        "a snapshot opens the journal before what is logged",
+        "acker/core/snapshot.py",
+        "(LEDGER, EVENTS, BATCHES)",
+        "(LEDGER, BATCHES, EVENTS)",
+        (f"{JOURNAL}test_a_snapshot_holds_every_plan_of_what_is_logged_in_it",),
+    ),
+    Mutant(
+        "a spout's range that looks like a bolt's spans is taken for them",
+        "acker/journal/journal.py",
+        'return "bolt" if component in self._former_bolts else "spout"',
+        'return "bolt"',
+        (f"{JOURNAL}test_a_spouts_range_may_be_any_json_value",),
+    ),
+    Mutant(
         "a fold counts the events of folded batches again",
         "acker/core/ledger.py",
         "AND batch > {folded.get(name, 0)} AND",
@@ -104,22 +118,22 @@ MUTANTS = (
     Mutant(
         "a run follows its own plan and not the journal's",
         "acker/journal/journal.py",
-        "        return self.read(batch.component, batch.number)\n",
+        "        return newest.read(batch.component, batch.number)\n",
         "        return batch\n",
         (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
     ),
     Mutant(
         "a bolt passes over the batch that was left unfinished",
-        "acker/batches/batch.py",
-        "    left = unfinished(run, bolt.name)\n    if left is not None:\n        return left\n",
+        "acker/batches/plan.py",
+        "    left = journal.unfinished(bolt.name)\n    if left is not None:\n        return left\n",
         "",
         ("tests/spark/test_crashes.py::test_a_run_that_is_stopped_at_every_step_ends_as_one_that_was_not",),
     ),
     Mutant(
         "a batch takes in what is there when it runs and not what was planned",
         "acker/journal/journal.py",
-        'batch.component, each["after"], each["upto"])',
-        'batch.component, each["after"], self.logged(upstream))',
+        "batch.component, span.after, span.upto)",
+        "batch.component, span.after, self.logged(upstream))",
         (
             "tests/spark/test_topology_runs.py::"
             "test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read",
@@ -128,24 +142,22 @@ MUTANTS = (
     Mutant(
         "a batch is logged before it is written",
         "acker/batches/batch.py",
-        "    if refused is None:\n        if not written:\n            write(run, component, batch)\n",
-        "    if refused is None:\n        if not written:\n"
-        "            log(run, batch, None if component.is_spout else run.journal.inputs(batch))\n"
-        "            write(run, component, batch)\n",
+        "    if found.state is BatchState.PLANNED:\n        write(",
+        "    if found.state is BatchState.PLANNED:\n        log(run, journal, found)\n        write(",
         (f"{BATCH}test_a_batch_is_taken_once_it_is_logged_and_not_before",),
     ),
     Mutant(
         "a batch that nobody wrote is logged",
         "acker/core/log.py",
-        "        store.require(stream(request.component))",
-        "        store.open(stream(request.component))",
+        "        snapshot.require(stream(request.component))",
+        "        snapshot.open(stream(request.component))",
         ("tests/unit/test_log.py::test_a_batch_that_nobody_wrote_acks_nothing",),
     ),
     Mutant(
         "a bolt takes a batch before it is logged, so acks come before inits",
-        "acker/batches/batch.py",
-        "run.journal.numbers_for(upstream, consumer, taken, run.journal.logged(upstream))",
-        "run.journal.numbers_for(upstream, consumer, taken, run.journal.newest_number(upstream))",
+        "acker/batches/plan.py",
+        "numbers_for(upstream, consumer, taken, journal.logged(upstream))",
+        "numbers_for(upstream, consumer, taken, journal.planned(upstream))",
         (f"{BATCH}test_a_batch_is_taken_once_it_is_logged_and_not_before",),
     ),
     Mutant(
@@ -171,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         "an anchor of another batch is taken",
-        "acker/components/bolts.py",
+        "acker/components/anchors.py",
         'F.when(_is_mine(anchor, secret), anchor["_root_id"]).otherwise(foreign)',
         'F.when(F.lit(True), anchor["_root_id"]).otherwise(foreign)',
         ("tests/spark/test_joins.py::test_an_anchor_of_nobody_is_refused",),
@@ -265,7 +277,7 @@ MUTANTS = (
     Mutant(
         "a fold does not look for tuples that wait for a bolt",
         "acker/operations/fold.py",
-        "waiting=waiting(run, logged),",
+        "waiting=_waiting(run.topology, journal, logged),",
         "waiting={},",
         ("tests/spark/test_outage.py::test_messages_that_wait_for_a_bolt_are_never_too_old",),
     ),
@@ -294,17 +306,15 @@ MUTANTS = (
     Mutant(
         "the live rows of a fold are read as of now",
         "acker/core/ledger.py",
-        "    table = store.require(LEDGER, fold.ledger_version)\n"
-        '    return scan(table.file_uris(file_pruning_predicate=f"live_in =',
-        "    table = store.require(LEDGER)\n"
-        '    return scan(table.file_uris(file_pruning_predicate=f"live_in =',
+        '    files = fold.ledger.file_uris(file_pruning_predicate=f"live_in =',
+        '    files = DeltaTable(fold.ledger.table_uri).file_uris(file_pruning_predicate=f"live_in =',
         (f"{JOB}test_a_fold_is_read_as_it_was_although_a_later_one_was_compacted_since",),
     ),
     Mutant(
         "trimming reads the live rows of its fold as of now",
         "acker/operations/trim.py",
-        "ledger=run.store.require(LEDGER, fold.ledger_version),",
-        "ledger=run.store.require(LEDGER),",
+        "ledger=fold.ledger,",
+        "ledger=journal.store.require(LEDGER),",
         (f"{MAINTAIN}test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile",),
     ),
     Mutant(
@@ -317,14 +327,14 @@ MUTANTS = (
     Mutant(
         "a trimming does not look at what is live",
         "acker/operations/trim.py",
-        "(live_in = {fold.number} OR (live_in IS NULL AND fold > {passed(run)}))",
-        "(live_in IS NULL AND fold > {passed(run)})",
+        "(live_in = {fold.number} OR (live_in IS NULL AND fold > {published}))",
+        "(live_in IS NULL AND fold > {published})",
         (f"{MAINTAIN}test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile",),
     ),
     Mutant(
         "a trimming does not look at what is yet to be taken in",
         "acker/operations/trim.py",
-        "        _untaken(run, fold, edges),\n",
+        "        _untaken(journal),\n",
         "",
         (
             "tests/spark/test_untracked.py::"
@@ -335,7 +345,7 @@ MUTANTS = (
     Mutant(
         "max_pending is ignored",
         "acker/operations/cycle.py",
-        "room = min(rows, room_for_new(run, spout.name))",
+        "room = min(rows, room_for_new(run.topology, journal, spout.name))",
         "room = rows",
         (
             "tests/spark/test_topology_runs.py::"
@@ -358,7 +368,7 @@ MUTANTS = (
     ),
     Mutant(
         "a replay drops what its source no longer holds",
-        "acker/batches/write.py",
+        "acker/components/spout.py",
         '["_source_partition", "_source_offset"], "left")',
         '["_source_partition", "_source_offset"], "inner")',
         ("tests/spark/test_storm.py::test_retry_service_passes_over_what_retention_deleted",),
@@ -366,7 +376,7 @@ MUTANTS = (
     Mutant(
         "a replay by hand leaves joined messages behind",
         "acker/operations/selection.py",
-        "partners = _partners(topology, store, fold, chosen_rows)",
+        "partners = _partners(topology, snapshot.store, fold, chosen_rows)",
         "partners: list[dict[str, Any]] = []",
         (f"{RICH}test_a_message_that_is_replayed_takes_its_partner_along",),
     ),
@@ -380,7 +390,7 @@ MUTANTS = (
     Mutant(
         "what waits for a bolt that is gone waits for ever",
         "acker/operations/fold.py",
-        "    retire(run)\n",
+        "    fail_orphaned(run)\n",
         "",
         (f"{CHANGES}test_what_waited_for_a_bolt_that_was_removed_fails_and_completes_without_it",),
     ),
@@ -430,16 +440,16 @@ MUTANTS = (
     ),
     Mutant(
         "the rows of two attempts are published",
-        "acker/operations/publish.py",
-        "    elif acked.replaced and open_table(publication.to) is not None:\n",
-        "    elif False:\n",
+        "acker/targets/append.py",
+        "        if changes.replaced_roots is not None and open_table(self.path) is not None:\n",
+        "        if False:\n",
         (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
     ),
     Mutant(
         "a replay adds to an aggregate without taking back",
         "acker/operations/publish.py",
-        "_tuples_of(run, publication, acked.replaced, old) if acked.replaced else None",
-        "None",
+        "replaced = _caused(run, journal, name, acked.replaced, old)",
+        "replaced = None",
         (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
     ),
 )

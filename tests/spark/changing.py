@@ -23,10 +23,6 @@ AGAIN_SOON = ((1, "failed"), (2, "retrying"))
 AGAIN = [(1, 1, "failed"), (1, 2, "acked"), (2, 1, "failed"), (2, 2, "acked")]
 
 
-class Stop(Exception):
-    """Ends a run between two steps."""
-
-
 def adding(amount):
     """A bolt's function that adds an amount to the numbers of all its inputs."""
     return lambda *inputs: reduce(DataFrame.unionByName, inputs).withColumn("id", F.col("id") + amount)
@@ -42,18 +38,6 @@ def build(place, bolts, published="hundreds", spouts=("numbers",), adds=ADDS):
         topology.bolt(*inputs, name=name)(adding(adds[name]))
     topology.publish(published, to=place.path("out"))
     return topology
-
-
-def stopping_at(name, component):
-    """Raises at the first sight of a step."""
-    stops = [(name, component)]
-
-    def on_step(step):
-        if stops == [(step.name, step.component)]:
-            stops.clear()
-            raise Stop
-
-    return on_step
 
 
 def advance(run, *components):
@@ -75,7 +59,8 @@ def failed(run):
 
 def inputs(run, component):
     """(kind, input) of a component's batches."""
-    return [(batch.kind, batch.input.to_json()) for batch in run.journal.rows(f"component = '{component}'")]
+    batches = run.snapshot().rows(f"component = '{component}'")
+    return [(batch.kind, batch.input.to_json()) for batch in batches]
 
 
 def span(after, upto):

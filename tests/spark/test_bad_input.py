@@ -30,6 +30,7 @@ def results(run):
     return found.acked, [letter.why for letter in found.dead_letters]
 
 
+@pytest.mark.extended
 def test_names_of_columns_are_names_and_no_sql(place):
     names = ["a.b", "it's", 'a"b', "a`b", "a`b.c", "--", "ü", "SELECT"]
     source = place.add("odd", id=[1, 2], **{name: ["x", None] for name in names})
@@ -61,6 +62,7 @@ LINES = [
 ]
 
 
+@pytest.mark.extended
 def test_lines_of_json(place):
     folder = place.folder / "lines"
     folder.mkdir()
@@ -73,6 +75,7 @@ def test_lines_of_json(place):
     assert all("not valid JSON for the schema: " in why or "not valid UTF-8" in why for why in reasons)
 
 
+@pytest.mark.extended
 def test_types_that_delta_knows_are_read_whatever_their_fields_are_called(place):
     folder = place.folder / "types"
     folder.mkdir()
@@ -137,6 +140,6 @@ def test_a_file_that_is_no_parquet_is_not_planned(place):
     run = place.run(copied(place, FileSpout(str(folder), format="parquet")))
     with pytest.raises(PySparkException, match="FAILED_READ_FILE"):
         run_cycle(run)
-    assert run.journal.newest_number("read") == 0
+    assert run.snapshot().planned("read") == 0
     (folder / "a.parquet").unlink()
     run_cycle(run)

@@ -10,18 +10,7 @@ from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_when_written(component):
-    def on_step(step):
-        if (step.component, step.name) == (component, "written"):
-            raise Stopped
-
-    return on_step
+from tests.kit.stops import Stop, stopping_at
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +29,8 @@ def resumed(shared_place):
         )
 
     topology.publish(drawn, to=shared_place.path("drawn"))
-    with pytest.raises(Stopped):
-        run_cycle(shared_place.run(topology, stop_when_written("drawn")))
+    with pytest.raises(Stop):
+        run_cycle(shared_place.run(topology, stopping_at("written", "drawn")))
     calls.append(None)
     run = shared_place.run(topology)
     run_cycle(run)
@@ -91,8 +80,8 @@ def test_a_batch_is_taken_once_it_is_logged_and_not_before(place):
     topology = Topology("early")
     numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
     kept = topology.bolt(numbers, name="kept")(lambda tuples: tuples)
-    with pytest.raises(Stopped):
-        run_spout(place.run(topology, stop_when_written("numbers")), numbers)
+    with pytest.raises(Stop):
+        run_spout(place.run(topology, stopping_at("written", "numbers")), numbers)
     run = place.run(topology)
     assert run_bolt(run, kept) == 0
     run_spout(run, numbers)

@@ -1,6 +1,7 @@
 """Bolts at work: one row's fault fails its message, a bolt's own fault stops its batch and fails nobody."""
 
 from collections import Counter
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -8,12 +9,17 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from acker.components.bad_rows import error_of, find_poison
-from acker.components.base import Component
-from acker.components.bolts import bolt_rows, fail_when
+from acker.components.anchors import fail_when
+from acker.components.bad_rows import bad_roots, error_of
+from acker.components.base import Work
+from acker.components.basic_bolt import BasicBolt
+from acker.components.dataframe_bolt import DataFrameBolt
 from acker.components.workers import TupleRunner
-from acker.core.delta import query
+from acker.core.delta import Store, query
 from acker.core.errors import BoltError
+from acker.journal.batch import Batch
+from acker.journal.inputs import Spans
+from acker.journal.journal import Journal
 from acker.operations.cycle import run_bolt, run_spout
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
@@ -178,6 +184,22 @@ def test_a_basic_bolts_row_that_does_not_fit_fails_its_tuple_alone(wrong, reason
     ]
 
 
+@pytest.fixture
+def work(spark, store_uri):
+    """The first batch of a bolt `broken`, in an empty store."""
+    batch = Batch("broken", 1, "next", Spans({}), (), datetime(2026, 1, 1, tzinfo=UTC), "run")
+    return Work(
+        spark=spark,
+        topology="tried",
+        components={},
+        journal=Journal(Store(store_uri, "tried")),
+        batch=batch,
+        check=lambda rows: rows,
+        on_bisect=lambda: None,
+        takes_back=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
     [
@@ -190,18 +212,18 @@ def test_a_basic_bolts_row_that_does_not_fit_fails_its_tuple_alone(wrong, reason
         (lambda tuples: None, "must return a DataFrame, not NoneType"),
     ],
 )
-def test_a_bolt_that_breaks_its_contract_is_refused_by_name(spark, function, why):
+def test_a_bolt_that_breaks_its_contract_is_refused_by_name(spark, work, function, why):
     inputs = {"numbers": spark.createDataFrame([(1, 1)], "_root_id bigint, id bigint")}
     with pytest.raises(BoltError, match=f"Bolt broken {why}"):
-        bolt_rows(spark, Component("broken", ("numbers",), function=function), 1, inputs)
+        DataFrameBolt("broken", ("numbers",), function=function).made_of(work, inputs)
 
 
 @pytest.mark.parametrize("schema", ["_root_id bigint", "anchor string"])
-def test_a_basic_bolt_with_a_reserved_column_is_refused(spark, schema):
+def test_a_basic_bolt_with_a_reserved_column_is_refused(spark, work, schema):
     inputs = {"numbers": spark.createDataFrame([(1, 1)], "_root_id bigint, id bigint")}
-    bolt = Component("broken", ("numbers",), function=lambda tup: None, schema=schema)
+    bolt = BasicBolt("broken", ("numbers",), function=lambda tup: None, schema=schema)
     with pytest.raises(BoltError, match="names that begin with an underscore are reserved"):
-        bolt_rows(spark, bolt, 1, inputs)
+        bolt.made_of(work, inputs)
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +257,7 @@ def faulty(shared_place):
 def test_a_bolt_at_fault_stops_its_batch_and_fails_no_message(faulty, bolt, error, why):
     with pytest.raises(error, match=why):
         run_bolt(faulty, faulty.topology.components[bolt])
-    assert (faulty.journal.newest_number(bolt), faulty.journal.logged(bolt)) == (1, 0)
+    assert (faulty.snapshot().planned(bolt), faulty.snapshot().logged(bolt)) == (1, 0)
     assert faulty.store.open(f"streams/{bolt}") is None
 
 
@@ -246,4 +268,4 @@ def test_a_bolt_that_fails_on_most_messages_is_at_fault_itself(spark):
     inputs = {"numbers": spark.range(35).withColumnRenamed("id", "_root_id")}
     error = error_of(divided(inputs))
     with pytest.raises(BoltError, match=r"Bolt tried fails on more than 32 messages .*DIVIDE_BY_ZERO"):
-        find_poison("tried", inputs, divided, error)
+        bad_roots("tried", inputs, divided, error)

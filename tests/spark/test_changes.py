@@ -9,13 +9,14 @@ import pytest
 from acker.components.collector import RichBolt
 from acker.operations.compact import compact, vacuum
 from acker.operations.cycle import drain, run_cycle
-from acker.operations.fold import fold, waiting
+from acker.operations.fold import fold, waiting_batches
 from acker.operations.publish import publish
 from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
+from tests.kit.stops import Stop, stopping_at
 from tests.spark.changing import (
     ADDS,
     AGAIN,
@@ -23,14 +24,12 @@ from tests.spark.changing import (
     CHAIN,
     REMOVED,
     UNREAD,
-    Stop,
     adding,
     advance,
     build,
     failed,
     inputs,
     span,
-    stopping_at,
 )
 
 
@@ -83,6 +82,7 @@ def test_a_bolt_that_was_renamed_is_one_that_is_gone_and_one_that_is_new(place, 
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_a_published_bolt_that_was_renamed_publishes_on_to_its_table(place, pending):
     drain(pending)
     run = place.run(build(place, {"tens": ("numbers",), "totals": ("tens",)}, published="totals"))
@@ -114,6 +114,7 @@ def test_what_waited_for_a_bolt_that_reads_something_else_now_fails_and_is_repla
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_a_bolt_that_reads_one_more_stream_takes_what_waited_before_that_has_a_row(place, pending, states):
     wider = {"tens": ("numbers",), "sums": ("numbers",), "hundreds": ("tens", "sums")}
     run = place.run(build(place, wider))
@@ -133,6 +134,7 @@ def test_a_bolt_that_reads_a_spout_without_messages_goes_on(place, pending):
     assert place.rows("out") == [(111,), (112,)]
 
 
+@pytest.mark.extended
 def test_a_bolt_that_reads_a_stream_again_takes_nothing_twice(place, pending, states):
     drain(pending)
     place.add("numbers", id=[3])
@@ -170,6 +172,7 @@ def test_a_bolt_that_comes_back_takes_only_what_was_emitted_for_it_since(place, 
     assert audit_report(pending.topology, pending.store).passed
 
 
+@pytest.mark.extended
 def test_a_bolt_that_comes_back_to_a_retirement_that_was_only_planned_carries_it_out(place, pending, states):
     shorter = build(place, {"tens": ("numbers",)}, published="tens")
     with pytest.raises(Stop):
@@ -199,6 +202,7 @@ def test_a_batch_of_a_bolt_that_is_gone_is_logged_as_it_is_if_it_was_written(pla
     assert (states(run), failed(run)) == ([(1, 1, "acked"), (2, 1, "acked")], [])
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("step", "again"), [("planned", True), ("written", False)], ids=["only planned", "written"]
 )
@@ -218,6 +222,7 @@ def test_a_batch_with_what_its_bolt_no_longer_reads_ends_and_the_bolt_goes_on(
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_what_a_bolt_that_is_gone_had_written_for_another_that_is_gone_fails_too(place, pending, states):
     place.add("numbers", id=[3])
     advance(pending, "numbers")
@@ -274,6 +279,7 @@ class Keeper(RichBolt):
         collector.emit(tup, {"id": tup.id}, stream="seen")
 
 
+@pytest.mark.extended
 def test_what_a_bolt_that_is_gone_held_back_fails_and_so_does_what_waited_for_its_streams(place, states):
     place.add("numbers", id=[1, 2])
     topology = Topology("changing", message_timeout=None)
@@ -290,6 +296,7 @@ def test_what_a_bolt_that_is_gone_held_back_fails_and_so_does_what_waited_for_it
     assert (states(run), place.rows("out")) == (AGAIN, [(11,), (12,)])
 
 
+@pytest.mark.extended
 def test_what_was_acked_before_a_change_is_published_after_it(place, pending):
     advance(pending, "hundreds")
     fold(pending)
@@ -301,6 +308,7 @@ def test_what_was_acked_before_a_change_is_published_after_it(place, pending):
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_a_first_batch_that_fails_without_a_write_leaves_no_bolt_waiting(place, states):
     place.add("numbers", id=[1])
     place.add("others", id=[2])
@@ -309,12 +317,14 @@ def test_a_first_batch_that_fails_without_a_write_leaves_no_bolt_waiting(place, 
     with pytest.raises(Stop):
         advance(before, "numbers", "tens")
     run = place.run(build(place, {**CHAIN, "tens": ("others",)}, spouts=spouts))
-    assert waiting(run, {"numbers": 1, "tens": 1}) == {"tens": [1]}
+    waits = waiting_batches(run.topology, run.snapshot(), {"numbers": 1, "tens": 1})
+    assert waits == {("tens", "hundreds"): [1]}
     drain(run)
     assert states(run) == [(1, 1, "failed"), (1, 2, "acked"), (2, 1, "acked")]
     assert place.rows("out") == [(112,)]
 
 
+@pytest.mark.extended
 def test_streams_of_components_that_are_gone_are_trimmed_and_hold_nothing(place, pending):
     place.add("others", id=[1])
     spouts = ("numbers", "others")

@@ -11,7 +11,8 @@ from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
 from acker.reports.trace import trace_report
-from tests.spark.changing import CHAIN, Stop, advance, build, failed, stopping_at
+from tests.kit.stops import Stop, stopping_at
+from tests.spark.changing import CHAIN, advance, build, failed
 
 
 @pytest.fixture
@@ -55,6 +56,7 @@ def test_messages_of_a_spout_that_is_gone_go_on_or_say_why_not(place, with_other
     assert ("tens", 4, "bolt tens no longer reads others", 2) in failed(run)
 
 
+@pytest.mark.extended
 def test_messages_of_a_spout_that_is_gone_cannot_be_chosen_for_a_replay(place, with_others):
     run = place.run(build(place, CHAIN))
     drain(run)
@@ -66,6 +68,7 @@ def test_messages_of_a_spout_that_is_gone_cannot_be_chosen_for_a_replay(place, w
         plan_by_hand(run, replace(lost, spout="others"), "why", "me")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("step", "count"), [("planned", 1), ("written", 2)])
 def test_what_a_spout_that_is_gone_has_emitted_goes_on(place, states, step, count):
     place.add("numbers", id=[1])

@@ -5,16 +5,13 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
-
-
-class Stop(Exception):
-    """Ends a run between two steps."""
+from tests.kit.stops import stopped_once_at_each_step
 
 
 def squares(folder):
@@ -31,24 +28,6 @@ def squares(folder):
 
     topology.publish(squared, to=f"{folder}/squares")
     return topology
-
-
-def stopped_once_at_each_step(run):
-    """Run a cycle to its end, through a stop at the first sight of every step."""
-    seen = []
-
-    def on_step(step):
-        if (step.name, step.component) not in seen:
-            seen.append((step.name, step.component))
-            raise Stop
-
-    stubborn = replace(run, on_step=on_step)
-    while True:
-        try:
-            run_cycle(stubborn)
-            return seen
-        except Stop:
-            continue
 
 
 def verdict(run):
@@ -86,5 +65,5 @@ def test_a_run_that_is_overtaken_while_it_looks_for_messages_follows_the_faster_
     run = place.run(topology)
     faster.append(replace(run, run_id="faster"))
     run_cycle(run)
-    assert [batch.run_id for batch in run.journal.rows("true")] == ["faster", "faster"]
+    assert [batch.run_id for batch in run.snapshot().rows("true")] == ["faster", "faster"]
     assert place.rows("kept") == [(1,), (2,), (3,)]

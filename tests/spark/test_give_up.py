@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import functions as F
 
-from acker.airflow.tasks import take_inputs
+from acker.airflow.tasks import run_bolt
 from acker.batches.batch import give_up
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import run_cycle, run_spout
@@ -42,7 +42,7 @@ def test_the_last_try_fails_the_messages_with_the_tasks_error(place, switched, s
     run, _ = switched
     run_spout(run, run.topology.components["numbers"])
     with pytest.raises(Exception, match="missing"):
-        take_inputs(run, "doubled", is_last_try=True)
+        run_bolt(run, "doubled", is_last_try=True)
     fold(run)
     two = ((1, "failed"), (2, "retrying"))
     assert states(run) == [(n, attempt, state) for n in (1, 2, 3) for attempt, state in two]
@@ -52,16 +52,16 @@ def test_an_earlier_try_leaves_the_batch_to_be_resumed(switched):
     run, switch = switched
     run_spout(run, run.topology.components["numbers"])
     with pytest.raises(Exception, match="missing"):
-        take_inputs(run, "doubled", is_last_try=False)
+        run_bolt(run, "doubled", is_last_try=False)
     switch.column = "id"
-    assert take_inputs(run, "doubled", is_last_try=False) == {"batches": 1}
+    assert run_bolt(run, "doubled", is_last_try=False) == {"batches": 1}
 
 
 def test_what_was_given_up_is_replayed_and_published(place, switched):
     run, switch = switched
     run_spout(run, run.topology.components["numbers"])
     with pytest.raises(Exception, match="missing"):
-        take_inputs(run, "doubled", is_last_try=True)
+        run_bolt(run, "doubled", is_last_try=True)
     fold(run)
     switch.column = "id"
     place.clock.advance(60)

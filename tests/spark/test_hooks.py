@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import run_cycle, run_spout
 from acker.operations.fold import fold

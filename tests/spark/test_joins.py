@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker.batches.batch import finish
-from acker.components.bolts import collect_anchors, fail_when, merge_anchors
+from acker.components.anchors import collect_anchors, fail_when, merge_anchors
 from acker.core.errors import BoltError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
@@ -79,6 +79,7 @@ def test_messages_whose_tuples_were_joined_fail_together_and_are_published_toget
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_what_was_acked_together_is_replaced_together_or_not_at_all(joined, place, states):
     run, outage = joined
     outage.unlink()
@@ -88,7 +89,7 @@ def test_what_was_acked_together_is_replaced_together_or_not_at_all(joined, plac
     matched, batches = plan_by_hand(run, bob, "why", "me")
     assert matched.count == 4
     for batch in batches:  # of which one is folded, and runs through the bolts, before the other is emitted
-        finish(run, run.topology.components[batch.component], batch)
+        finish(run, batch)
         for bolt in run.topology.bolts:
             run_bolt(run, bolt)
         fold(run)
@@ -98,6 +99,7 @@ def test_what_was_acked_together_is_replaced_together_or_not_at_all(joined, plac
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_branches_of_a_message_are_joined_however_many_batches_wait_of_each(place):
     topology = Topology("branches", batch_rows=2)
     numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3, 4, 5, 6]), key="id"))
@@ -136,6 +138,7 @@ def test_an_anchor_of_nobody_is_refused(place):
         run_cycle(place.run(topology))
 
 
+@pytest.mark.extended
 def test_messages_whose_tuples_raise_where_they_meet_fail_and_no_others(place, states):
     orders = place.add("orders", id=list(range(1, 9)), key=[1, 2, 3, 4, 5, 6, 7, 8])
     payments = place.add("payments", id=list(range(11, 19)), key=[2, 1, 4, 3, 6, 5, 8, 9])

@@ -72,6 +72,7 @@ def batches(run, component):
     return sorted(row["_batch"] for row in rows)
 
 
+@pytest.mark.extended
 def test_old_batches_go_and_nothing_that_was_published_changes(place, run):
     a_day_later(place, run)
     assert trim_streams(run, DAY) == dict.fromkeys(COMPONENTS, 1)
@@ -84,6 +85,7 @@ def test_old_batches_go_and_nothing_that_was_published_changes(place, run):
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_the_audit_still_finds_what_is_wrong_with_trimmed_messages(place, run):
     a_day_later(place, run)
     trim_streams(run, DAY)
@@ -93,6 +95,7 @@ def test_the_audit_still_finds_what_is_wrong_with_trimmed_messages(place, run):
     assert (result.lost, result.unexpected, result.duplicated) == (0, 1, 1)
 
 
+@pytest.mark.extended
 def test_what_is_in_flight_holds_its_batch_and_all_after_it(place, run):
     run_cycle(run)
     place.add("numbers", id=[4])
@@ -147,11 +150,13 @@ def test_what_a_publisher_has_yet_to_publish_stays(place, run):
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_what_is_younger_than_the_retention_stays(place, run):
     a_day_later(place, run)
     assert trim_streams(run, 3 * DAY) == {}
 
 
+@pytest.mark.extended
 def test_a_trimming_that_was_interrupted_is_carried_out_by_the_next(place, run):
     a_day_later(place, run)
     append_trim(run.store, Trim(1, dict.fromkeys(COMPONENTS, 1), {"summed": 3}), run.clock())
@@ -162,6 +167,7 @@ def test_a_trimming_that_was_interrupted_is_carried_out_by_the_next(place, run):
     assert newest_trim(run.store).number == 1
 
 
+@pytest.mark.extended
 def test_a_trimmed_message_that_was_added_up_is_not_replayed(place, run):
     a_day_later(place, run)
     trim_streams(run, DAY)
@@ -172,6 +178,7 @@ def test_a_trimmed_message_that_was_added_up_is_not_replayed(place, run):
     assert plan_by_hand(run, later, "why", "me")[0].count == 1
 
 
+@pytest.mark.extended
 def test_what_a_replay_replaces_stays_until_it_was_replaced(place, run):
     a_day_later(place, run)
     plan_by_hand(run, Selection(states=(State.ACKED,), positions=(("0", 1),)), "why", "me")
@@ -191,7 +198,7 @@ def replayed_while_trimmed(place, run):
         first = Selection(states=(State.ACKED,), positions=(("0", 1),))
         _, (batch,) = plan_by_hand(run, first, "why", "me")
         if written:
-            finish(run, run.topology.components["numbers"], batch)
+            finish(run, batch)
         append_trim(run.store, Trim(1, dict.fromkeys(COMPONENTS, 1), tuples=None), run.clock())
         assert trim_streams(run, DAY) == {}
         assert batches(run, "summed") == [1, 2]
@@ -206,16 +213,19 @@ def replayed_while_trimmed(place, run):
     return begin
 
 
+@pytest.mark.extended
 def test_a_trimming_waits_for_a_replay_that_was_written_meanwhile(states, run, replayed_while_trimmed):
     replayed_while_trimmed(written=True)
     assert (1, 2, "acked") in states(run)
 
 
+@pytest.mark.extended
 def test_a_replay_that_is_written_after_its_messages_were_trimmed_fails(states, run, replayed_while_trimmed):
     replayed_while_trimmed(written=False)
     assert (1, 2, "dead_letter") in states(run)
 
 
+@pytest.mark.extended
 def test_events_go_once_they_are_folded_and_old(place, run):
     run_cycle(run)
     place.clock.advance(2 * 86_400)
@@ -239,6 +249,7 @@ def test_before_anything_was_logged_there_is_nothing_to_trim(run):
     compact(run)
 
 
+@pytest.mark.extended
 def test_compaction_in_the_middle_of_a_batch_changes_no_result(place, run):
     for number in range(4, 7):
         run_cycle(run)
@@ -252,6 +263,7 @@ def test_compaction_in_the_middle_of_a_batch_changes_no_result(place, run):
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_files_go_of_which_the_log_has_forgotten_that_they_were_removed(place, run):
     run_cycle(run)
     place.add("numbers", id=[4])

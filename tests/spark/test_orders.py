@@ -18,6 +18,8 @@ from acker.runtime.registry import load_topology
 from pipeline import orders, orders_feed
 from pipeline.orders_feed import FIRST_PRICES_CENTS, PRICES_CENTS, orders_of
 
+pytestmark = pytest.mark.extended  # every way through the example takes a minute or more
+
 TABLES = ("paid_orders", "order_lines", "mismatches", "revenue")
 
 
@@ -174,7 +176,7 @@ def test_replayed_orders_take_their_payments_along_and_replace_what_they_had_pub
     chosen = Selection(states=(State.ACKED,), spout="orders", positions=(slipped, right))
     matched, batches = plan_by_hand(run, chosen, "new prices", "tester")
     for batch in batches:
-        finish(run, run.topology.components[batch.component], batch)
+        finish(run, batch)
     cycle(run, shared_place)
 
     def prices_of(file, number, skus):

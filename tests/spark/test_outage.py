@@ -36,7 +36,7 @@ def halfway(place):
 
 def test_messages_that_waited_out_an_outage_go_on_where_they_were(place, halfway, states):
     place.clock.advance(3 * TIMEOUT.total_seconds())
-    assert fold_counts(halfway.store, fold(halfway)) == {"pending": 20, "late": 0}
+    assert fold_counts(fold(halfway)) == {"pending": 20, "late": 0}
     run_cycle(halfway)
     assert states(halfway) == [(offset, 1, "acked") for offset in range(20)]
 
@@ -46,7 +46,7 @@ def test_messages_that_wait_for_a_bolt_are_never_too_old(place, halfway):
     assert turns is not None
     for _ in range(turns + 1):
         place.clock.advance(TIMEOUT.total_seconds())
-        assert fold_counts(halfway.store, fold(halfway)) == {"pending": 20, "late": 0}
+        assert fold_counts(fold(halfway)) == {"pending": 20, "late": 0}
 
 
 def test_messages_that_wait_for_nobody_are_given_a_whole_timeout_after_an_outage(place, halfway):
@@ -57,6 +57,6 @@ def test_messages_that_wait_for_nobody_are_given_a_whole_timeout_after_an_outage
     turns = run.topology.timeouts.turns
     assert turns is not None
     for _ in range(turns - 1):
-        assert fold_counts(run.store, fold(run)) == {"pending": 20, "late": 0}
+        assert fold_counts(fold(run)) == {"pending": 20, "late": 0}
         place.clock.advance(TIMEOUT.total_seconds() / run.topology.timeouts.windows)
-    assert fold_counts(run.store, fold(run))["timed_out"] == 20
+    assert fold_counts(fold(run))["timed_out"] == 20

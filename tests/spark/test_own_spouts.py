@@ -79,4 +79,4 @@ def test_a_range_that_is_no_json_value_is_refused_with_the_spouts_name(place, de
     run = place.run(odd_fails(place, Lists((described,), (2,))))
     with pytest.raises(SourceError, match="Spout numbers planned a range that is not JSON"):
         run_cycle(run)
-    assert run.journal.newest_number("numbers") == 0
+    assert run.snapshot().planned("numbers") == 0

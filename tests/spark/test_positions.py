@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from acker.batches.batch import finish
 from acker.cli import rendering as render
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import drain, room_for_new, run_bolt, run_cycle, run_spout
@@ -33,6 +33,10 @@ STORM = {
     "acked_but_not_emitted_offset_gap": ([0, 2], [], 3, 3),
     "unacked_offset_gap": ([0, 1], [1], 1, 2),
 }
+
+
+def room(run, spout):
+    return room_for_new(run.topology, run.snapshot(), spout)
 
 
 def upto(run):
@@ -118,6 +122,7 @@ def test_a_batch_that_is_not_logged_is_not_emitted(run):
     assert upto(run) == []
 
 
+@pytest.mark.extended
 def test_dead_letters_and_lost_messages_are_settled(place, run):
     place.bad[:] = [2, 3]
     run_cycle(run)
@@ -134,16 +139,18 @@ def test_dead_letters_and_lost_messages_are_settled(place, run):
     assert upto(run) == [("numbers", "0", 4, 4, 0)]
 
 
+@pytest.mark.extended
 def test_a_replay_by_hand_takes_the_commit_back_until_it_is_settled(run):
     run_cycle(run)
     chosen = Selection(states=(State.ACKED,), positions=(("0", 2),))
     _, (batch,) = plan_by_hand(run, chosen, "why", "somebody")
-    finish(run, run.topology.spouts[0], batch)
+    finish(run, batch)
     assert upto(run) == [("numbers", "0", 4, 2, 2)]
     run_cycle(run)
     assert upto(run) == [("numbers", "0", 4, 4, 0)]
 
 
+@pytest.mark.extended
 def test_trimmed_streams_and_events_leave_positions_as_they_are(place, run):
     run_cycle(run)
     place.clock.advance(60)
@@ -178,6 +185,7 @@ def test_every_file_has_positions_of_its_own(files):
     ]
 
 
+@pytest.mark.extended
 def test_a_file_that_is_read_on_moves_its_end(files):
     drain(files, sleep=lambda seconds: files.clock.advance(seconds))
     ends = [
@@ -208,6 +216,6 @@ def test_messages_that_are_not_tracked_are_committed_at_once_and_take_no_room(pl
     topology.bolt(numbers, name="same")(lambda tuples: tuples)
     loose = topology.spout("loose", source, reliable=False)
     run = place.run(topology)
-    assert (run_spout(run, loose), room_for_new(run, "loose")) == ((1, 2), 2)
-    assert (run_spout(run, numbers), room_for_new(run, "numbers")) == ((1, 2), 1)
+    assert (run_spout(run, loose), room(run, "loose")) == ((1, 2), 2)
+    assert (run_spout(run, numbers), room(run, "numbers")) == ((1, 2), 1)
     assert upto(run) == [("numbers", "0", 3, None, 2), ("loose", "0", 3, 3, 0)]

@@ -7,9 +7,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from acker.batches.batch import finish, plan
-from acker.batches.run import history
-from acker.components.bolts import fail_when
+from acker.batches.batch import finish
+from acker.batches.plan import plan
+from acker.components.anchors import fail_when
+from acker.components.spout import history
 from acker.core.delta import query
 from acker.core.errors import SettingsError
 from acker.core.events import State
@@ -47,12 +48,12 @@ def test_a_replay_by_hand_does_not_pass_over_a_batch_that_another_run_has_planne
     run_cycle(run)
     place.add("numbers", id=[5, 6])
     spout = run.topology.spouts[0]
-    number = run.journal.newest_number(spout.name) + 1
-    planned = spout.source.next_range(run.spark, history(run, spout.name), 10)
-    plan(replace(run, run_id="other"), spout, "next", SourceRange(planned), number)
+    journal = run.snapshot()
+    planned = spout.source.next_range(run.spark, history(journal, spout.name), 10)
+    plan(replace(run, run_id="other"), journal, spout.name, "next", SourceRange(planned))
     _, batches = plan_by_hand(run, Selection(states=(State.ACKED,)), "why", "me")
     for batch in batches:
-        finish(run, spout, batch)
+        finish(run, batch)
     run_cycle(run)
     assert audit_report(run.topology, run.store).acked == 3
 
@@ -91,7 +92,7 @@ def test_a_late_fail_of_one_attempt_is_not_one_of_the_next(place, states):
 
 def chosen(run, **conditions):
     """(source_offset, attempt) of what a selection matches, and how many are in flight."""
-    matched = select(run.topology, run.store, Selection(**conditions))
+    matched = select(run.topology, run.snapshot(), Selection(**conditions))
     found = [(m.source_offset, m.attempt) for messages in matched.messages.values() for m in messages]
     return found, matched.in_flight
 
@@ -103,7 +104,7 @@ def overtaken(run, other, at_call):
     def clock():
         calls.append(1)
         if len(calls) == at_call:
-            other_batches.append(plan_due(other, other.topology.spouts[0]))
+            other_batches.append(plan_due(other, other.snapshot(), other.topology.spouts[0]))
         return run.clock()
 
     other_batches = []
@@ -124,10 +125,11 @@ def due(failed, shared_place):
     """What two runs planned that took up the same fold at once, at three moments."""
     spout = failed.topology.spouts[0]
     shared_place.clock.advance(59)
-    early = plan_due(failed, spout)
+    early = plan_due(failed, failed.snapshot(), spout)
     shared_place.clock.advance(1)
     loser, planned = overtaken(failed, replace(failed, run_id="winner"), at_call=2)
-    return early, plan_due(loser, spout), planned, plan_due(replace(failed, run_id="late"), spout)
+    lost = plan_due(loser, loser.snapshot(), spout)
+    return early, lost, planned, plan_due(replace(failed, run_id="late"), failed.snapshot(), spout)
 
 
 @pytest.fixture(scope="module")
@@ -216,9 +218,9 @@ def test_a_selection_by_time_includes_both_ends(settled):
 
 
 def test_a_selection_alone_plans_and_records_nothing(settled):
-    before = settled.journal.newest_number("numbers")
-    select(settled.topology, settled.store, Selection())
-    assert settled.journal.newest_number("numbers") == before
+    before = settled.snapshot().planned("numbers")
+    select(settled.topology, settled.snapshot(), Selection())
+    assert settled.snapshot().planned("numbers") == before
     assert query("SELECT * FROM r", r=settled.store.require("replay_requests")) == []
 
 
@@ -230,7 +232,7 @@ def test_a_selection_that_makes_no_sense_is_refused(wrong):
 
 def test_an_unknown_spout_is_named(settled):
     with pytest.raises(SettingsError, match="Topology unreliable has no spout called letters"):
-        select(settled.topology, settled.store, Selection(spout="letters"))
+        select(settled.topology, settled.snapshot(), Selection(spout="letters"))
 
 
 @pytest.fixture(scope="module")

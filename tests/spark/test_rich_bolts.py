@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker.batches.batch import finish
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.components.collector import RichBolt
 from acker.core.delta import query
 from acker.core.errors import BoltError, SettingsError, TopologyError
@@ -20,7 +20,7 @@ from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
-from tests.spark.test_crashes import stopped_once_at_each_step
+from tests.kit.stops import stopped_once_at_each_step
 
 
 class Verdicts(RichBolt):
@@ -129,6 +129,7 @@ def test_a_tuple_that_is_held_back_is_joined_batches_later(place, states):
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_a_message_that_is_replayed_takes_its_partner_along(place, states):
     run = place.run(pairing(place))
     place.add("lefts", id=[1, 2], key=[10, 20], value=["a", "b"])
@@ -145,11 +146,12 @@ def replayed(run, state):
     chosen = Selection(states=(state,), spout="lefts", positions=(("0", 1),))
     matched, batches = plan_by_hand(run, chosen, "", "tester")
     for batch in batches:
-        finish(run, run.topology.components[batch.component], batch)
+        finish(run, batch)
     run_cycle(run)
     return matched.count
 
 
+@pytest.mark.extended
 def test_dead_letters_that_were_joined_are_replayed_together(place):
     outage = place.folder / "outage"
     outage.touch()
@@ -169,6 +171,7 @@ def test_dead_letters_that_were_joined_are_replayed_together(place):
     assert place.rows("sink") == [(10,)]
 
 
+@pytest.mark.extended
 def test_a_trace_tells_who_holds_a_message_back_with_whom_it_was_joined_and_where_it_is(place):
     topology = pairing(place)
     loose = topology.bolt("lefts", name="loose")(lambda tuples: tuples.where("id = 0"))
@@ -191,6 +194,7 @@ def told(entry):
     return entry.what, entry.component, entry.batch, entry.detail
 
 
+@pytest.mark.extended
 def test_a_held_tuple_whose_message_timed_out_is_let_go_and_its_replay_joined(place, states):
     run = place.run(pairing(place, message_timeout="10 seconds", windows=1, retry=ExponentialBackoff()))
     place.add("lefts", id=[1], key=[10], value=["a"])
@@ -308,6 +312,7 @@ def test_a_tuple_that_one_task_of_all_holds_back_stays_open(place, states):
     assert states(run) == [(1, 1, "acked"), (2, 1, "pending")]
 
 
+@pytest.mark.extended
 def test_a_run_that_is_stopped_at_every_step_joins_each_pair_once(place):
     run = place.run(pairing(place))
     place.add("lefts", id=[1, 2], key=[10, 20], value=["a", "b"])

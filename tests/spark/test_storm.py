@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.components.collector import RichBolt
 from acker.core.delta import query
 from acker.core.errors import SettingsError
@@ -138,6 +138,7 @@ def add(topology, name, inputs, make):
     return topology.rich_bolt(*inputs, schema="id bigint", name=name)(make)
 
 
+@pytest.mark.extended
 def test_acking(place):
     topology = Topology("acking")
     feeders = one, two, three = [Feeder(place, topology, name) for name in ("one", "two", "three")]
@@ -200,6 +201,7 @@ def test_timeout(place, states):
     assert states(run) == [(1, 1, "acked"), (2, 1, "timed_out"), (2, 2, "retrying"), (3, 1, "acked")]
 
 
+@pytest.mark.extended
 def test_reset_timeout(place, states):
     feeder, run = timed(place, ResetTimeout, message_timeout="10 seconds", windows=1)
     fed([feeder], run, feeder, feeder)
@@ -240,6 +242,7 @@ def due(run):
     return sorted((row["source_offset"], row["attempt"], wait) for row, wait in zip(rows, waits, strict=True))
 
 
+@pytest.mark.extended
 def test_retry_service_schedules_a_message_once_and_anew_after_each_failure(place):
     feeder, run = failing(place, retry=ExponentialBackoff(initial_seconds=8, multiplier=2, limit=3))
     fed([feeder], run, feeder)
@@ -255,6 +258,7 @@ def test_retry_service_schedules_a_message_once_and_anew_after_each_failure(plac
     assert due(run) == []  # the fourth failure is refused
 
 
+@pytest.mark.extended
 def test_retry_service_retries_in_the_order_of_due_times(place, states):
     feeder, run = failing(place, retry=ExponentialBackoff(initial_seconds=10))
     for _ in range(2):

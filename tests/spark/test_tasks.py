@@ -10,6 +10,7 @@ import pytest
 
 from acker.airflow import tasks
 from acker.batches.run import Run, utc_now
+from acker.core.errors import SettingsError
 from acker.operations.cycle import run_cycle
 from acker.operations.fold import fold
 from tests.kit import ROOT
@@ -67,7 +68,7 @@ def test_a_spout_says_that_it_is_held_back(run: Run, caplog):
 
 def test_a_spout_goes_on_as_messages_settle(run: Run, caplog):
     tasks.read_source(run, "numbers")
-    tasks.take_inputs(run, "same", is_last_try=False)
+    tasks.run_bolt(run, "same", is_last_try=False)
     assert tasks.fold(run) == {"fold": 1, "acked": 3, "late": 0, "due": 0}
     assert tasks.publish(run, "same") == {"commits": 1}
     assert tasks.read_source(run, "numbers") == {"batches": 1, "messages": 2}
@@ -75,7 +76,7 @@ def test_a_spout_goes_on_as_messages_settle(run: Run, caplog):
 
 def test_a_fold_imports_nothing_of_spark_that_it_can_do_without(run: Run, place):
     tasks.read_source(run, "numbers")
-    tasks.take_inputs(run, "same", is_last_try=False)
+    tasks.run_bolt(run, "same", is_last_try=False)
     fold(run)
     assert tasks.replay_by_hand(run, FORM, "somebody", "again") == {"messages": 3}
     paths = os.pathsep.join([str(ROOT), str(place.folder)])
@@ -89,26 +90,27 @@ def test_a_fold_imports_nothing_of_spark_that_it_can_do_without(run: Run, place)
 def test_a_long_backlog_is_a_complaint(run: Run, monkeypatch):
     tasks.read_source(run, "numbers")
     fold(run)
-    assert tasks.complaints("plain") == []
+    assert tasks.health_warnings("plain") == []
     monkeypatch.setenv("PIPELINE_BACKLOG_ALLOWED", "2")
-    assert tasks.complaints("plain") == [
+    assert tasks.health_warnings("plain") == [
         "3 messages are in flight or waiting for a retry, more than the 2 of PIPELINE_BACKLOG_ALLOWED."
     ]
 
 
+@pytest.mark.extended
 def test_an_acker_that_has_not_run_for_a_while_is_a_complaint(run: Run):
-    assert tasks.complaints("plain") == []  # before the first fold there is nothing to be late
+    assert tasks.health_warnings("plain") == []  # before the first fold there is nothing to be late
     earlier = Run(run.topology, run.store, run.connect, clock=lambda: utc_now() - timedelta(minutes=16))
     run_cycle(earlier)
-    (said,) = tasks.complaints("plain")
+    (said,) = tasks.health_warnings("plain")
     assert said.startswith("The acker has not run since") and said.endswith("look at the DAG plain.acker.")
     fold(run)
-    assert tasks.complaints("plain") == []
+    assert tasks.health_warnings("plain") == []
 
 
 def test_a_form_that_cannot_be_met_is_refused_before_anything_is_planned(run: Run):
     assert tasks.match("plain", FORM) == {"matched": 0, "in_flight": 0}
-    with pytest.raises(tasks.SettingsError, match="Positions belong to a spout"):
+    with pytest.raises(SettingsError, match="Positions belong to a spout"):
         tasks.match("plain", FORM | {"positions": ["0:1"]})
-    with pytest.raises(tasks.SettingsError, match="'x' is not a position"):
+    with pytest.raises(SettingsError, match="'x' is not a position"):
         tasks.match("plain", FORM | {"positions": ["x"], "spout": "numbers"})

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.core.audit import Finding
 from acker.core.delta import query
 from acker.core.retry import ExponentialBackoff
@@ -128,7 +128,7 @@ def test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read(pla
         [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")],
     )
     assert run_spout(run, numbers, limit=1) == (1, 1)
-    planned = [batch.input.to_json() for batch in run.journal.rows("component = 'kept'")]
+    planned = [batch.input.to_json() for batch in run.snapshot().rows("component = 'kept'")]
     assert planned == [{"numbers": {"after": 0, "upto": 1}}, {"numbers": {"after": 1, "upto": 2}}]
 
 
@@ -162,7 +162,7 @@ def test_messages_that_were_lost_before_they_were_emitted_take_no_room(place):
     topology = Topology("held", max_pending=3)
     lines = topology.spout("lines", FileSpout(str(file.parent)))
     run = place.run(topology, lambda step: file.unlink() if step.name == "planned" else None)
-    assert (run_spout(run, lines), room_for_new(run, "lines")) == ((1, 2), 3)
+    assert (run_spout(run, lines), room_for_new(topology, run.snapshot(), "lines")) == ((1, 2), 3)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from pyspark.sql import functions as F
 
-from acker.components.bolts import fail_when
+from acker.components.anchors import fail_when
 from acker.components.collector import RichBolt
 from acker.operations.cycle import run_cycle, run_spout
 from acker.operations.fold import fold

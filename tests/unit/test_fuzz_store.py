@@ -73,8 +73,10 @@ def test_an_event_that_no_component_logged_stops_the_fold_before_it_writes(run, 
     good = run.store.require(EVENTS).version()
     log(run.store, "by hand", 1, [row])
     for ask in (lambda: fold(run), lambda: audit_report(run.topology, run.store)):
-        with pytest.raises(StoreError, match=LOST):
+        with pytest.raises(StoreError, match=LOST) as refused:
             ask()
+        assert (refused.value.table, refused.value.batch) == (run.store.path(EVENTS), 1)
+        assert refused.value.component in ("orders", "items")
     assert newest_fold(run.store) is None
     status_report(run.topology, run.store, NOW)
     assert trace_report(run.topology, run.store, f"orders:{ODD}:3")
@@ -132,7 +134,7 @@ def test_any_event_is_refused_or_leaves_a_store_that_answers(first, tmp_path_fac
     status_report(run.topology, run.store, NOW)
     with pytest.raises(StoreError, match="does not hold what was logged"):
         audit_report(run.topology, run.store)
-    select(run.topology, run.store, Selection())
+    select(run.topology, run.snapshot(), Selection())
     for offset in (1, 2, 3):
         trace_report(run.topology, run.store, f"orders:{ODD}:{offset}")
 
@@ -171,8 +173,8 @@ ODD_BATCHES = {
 def test_a_batch_that_no_run_planned_is_named(run, odd):
     write_batch(run, BATCH | odd, number=2)
     with pytest.raises(StoreError, match=r"has a row that no run wrote, .* restore it"):
-        run.journal.rows("batch = 2")
-        run.journal.components()
+        run.snapshot().rows("batch = 2")
+        run.snapshot().components()
 
 
 @given(row=st.fixed_dictionaries(ODD_BATCHES), number=st.sampled_from([None, 1, 2]))

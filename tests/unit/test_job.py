@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from acker.core.checksums import sealed_events
+from acker.core.checksums import events_with_checksum
 from acker.core.delta import Store, append_rows, query
 from acker.core.errors import StoreError
 from acker.core.events import Event, LedgerRow, State
@@ -21,6 +21,7 @@ from acker.core.oracle import Ledger
 from acker.core.parquet import collect, columns_of
 from acker.core.retry import delay_after
 from acker.core.schemas import EVENTS, LEDGER
+from acker.core.snapshot import Snapshot
 from tests.kit.histories import (
     RETRY,
     SOURCE,
@@ -60,14 +61,13 @@ def store(store_uri: str) -> Store:
 def rows_of(events: Iterable[Event], batch: int) -> pl.DataFrame:
     """The events of a batch of both components, as their logs write them."""
     rows = [pl.DataFrame([asdict(e) for e in events if e.component == c], columns_of(EVENTS)) for c in BOTH]
-    return pl.concat(sealed_events(*each, batch, 0, START) for each in zip(rows, BOTH, strict=True))
+    return pl.concat(events_with_checksum(*each, batch, 0, START) for each in zip(rows, BOTH, strict=True))
 
 
-def request(fold: int, previous: Fold | None = None, **fields: object) -> FoldRequest:
+def request(store: Store, fold: int, **fields: object) -> FoldRequest:
     """What the fold of one of the steps is to do."""
     asked = FoldRequest(
-        previous=previous,
-        events_version=fold,
+        snapshot=Snapshot(store),
         logged={SOURCE: fold, "words": fold},
         waiting={},
         spouts=[SOURCE],
@@ -78,10 +78,11 @@ def request(fold: int, previous: Fold | None = None, **fields: object) -> FoldRe
     return replace(asked, **fields)  # type: ignore[arg-type]
 
 
-def first_fold() -> Fold:
-    """The row of the first fold, in the ledger's second version."""
+def first_fold(store: Store) -> Fold:
+    """The row of the first fold, with the version of events that has the batches of both steps."""
     turn = TIMEOUTS.turn(None, START)
-    return Fold(1, 1, turn, {SOURCE: 1, "words": 1}, len(FIRST.events), START, ledger_version=1)
+    logged = {SOURCE: 1, "words": 1}
+    return Fold(1, 2, turn, logged, len(FIRST.events), START, ledger=store.require(LEDGER, 1))
 
 
 COUNTS = {"acked": 1, "failed": 1, "late": 0, "pending": 1, "retrying": 1}
@@ -102,54 +103,54 @@ def folded(index: int) -> tuple[Ledger, Ledger]:
 
 def test_two_folds_of_one_number_at_once_commit_once(store: Store) -> None:
     with ThreadPoolExecutor() as pool:
-        found = list(pool.map(lambda _: run_fold(store, request(1)), range(2)))
-    assert sorted(found, key=itemgetter(1)) == [(first_fold(), False), (first_fold(), True)]
-    assert fold_counts(store, first_fold()) == COUNTS
+        found = list(pool.map(run_fold, [request(store, 1), request(store, 1)]))
+    assert sorted(found, key=itemgetter(1)) == [(first_fold(store), False), (first_fold(store), True)]
+    assert fold_counts(first_fold(store)) == COUNTS
     assert ledger_of(store) == Counter(written(*folded(0)))
 
 
 def test_a_fold_that_is_repeated_after_its_commit_changes_nothing(store: Store) -> None:
-    assert run_fold(store, request(1)) == (first_fold(), True)
-    later = request(2, events_version=2, logged={SOURCE: 2}, now=START + timedelta(hours=1))
+    later = request(store, 2, logged={SOURCE: 2}, now=START + timedelta(hours=1))
+    assert run_fold(request(store, 1)) == (first_fold(store), True)
     assert later.number == 1
-    assert run_fold(store, later) == (newest_fold(store), False) == (first_fold(), False)
+    assert run_fold(later) == (newest_fold(store), False) == (first_fold(store), False)
     assert ledger_of(store) == Counter(written(*folded(0)))
 
 
 def test_a_fold_goes_on_from_the_one_before(store: Store) -> None:
-    first, _ = run_fold(store, request(1))
-    second, _ = run_fold(store, request(2, first))
-    assert fold_counts(store, second) == {"acked": 1, "late": 0, "pending": 1}
+    run_fold(request(store, 1))
+    second, _ = run_fold(request(store, 2))
+    assert fold_counts(second) == {"acked": 1, "late": 0, "pending": 1}
     assert ledger_of(store, "fold = 2") == Counter(written(*folded(1)))
 
 
 def test_rows_that_settled_lie_apart_from_those_that_live_on(store: Store) -> None:
-    run_fold(store, request(1))
+    run_fold(request(store, 1))
     _, after = folded(0)
     assert ledger_of(store, "live_in = 1") == Counter(after.live)
     assert ledger_of(store, "live_in IS NULL") == Counter(after.settled)
 
 
 def test_a_fold_is_read_as_it_was_although_a_later_one_was_compacted_since(store: Store) -> None:
-    first, _ = run_fold(store, request(1))
-    run_fold(store, request(2, first))
+    first, _ = run_fold(request(store, 1))
+    run_fold(request(store, 2))
     store.change(LEDGER, lambda table: table.delete("live_in < 2"))
-    live = collect(live_rows(store, first).select("source_offset", "state"))
+    live = collect(live_rows(first).select("source_offset", "state"))
     assert sorted(live.rows()) == [(2, "retrying"), (3, "pending")]
-    assert (fold_counts(store, first), highest_attempt(store, first)) == (COUNTS, 2)
+    assert (fold_counts(first), highest_attempt(first)) == (COUNTS, 2)
 
 
 def test_live_messages_are_counted_without_a_look_at_history(store: Store) -> None:
-    first, _ = run_fold(store, request(1))
+    first, _ = run_fold(request(store, 1))
     for file in Path(store.path(LEDGER)).glob("live_in=__HIVE_DEFAULT_PARTITION__/*.parquet"):
         file.write_bytes(b"whoever reads what has settled fails")
-    assert live_counts(store, first, START) == Live(pending=1, retrying=1)
-    assert live_counts(store, first, START + timedelta(days=1)) == Live(pending=1, retrying=1, due=1)
+    assert live_counts(first, START) == Live(pending=1, retrying=1)
+    assert live_counts(first, START + timedelta(days=1)) == Live(pending=1, retrying=1, due=1)
 
 
 def test_a_fold_whose_events_are_gone_says_which_file_and_commits_nothing(store: Store) -> None:
     (first, _) = sorted(store.require(EVENTS).file_uris(), key=lambda file: Path(file).stat().st_mtime)
     Path(first).unlink()
     with pytest.raises(StoreError, match=Path(first).name):
-        run_fold(store, request(1))
+        run_fold(request(store, 1))
     assert newest_fold(store) is None

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from acker.core.delta import Store, append_rows
-from acker.core.schemas import BATCHES, LEDGER, SCHEMAS
+from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
 from acker.journal.batch import Batch
 from acker.journal.inputs import Replay, SourceRange, Span, Spans
 from acker.journal.journal import Journal
@@ -36,8 +36,8 @@ def batch(component, number, run_id):
 
 def plan_all(store, component, run_id, start, answers):
     """Plan every number at the same moment as the other processes, and tell who got which."""
-    journal = Journal(store)
     for number in range(1, ROUNDS + 1):
+        journal = Journal(store)
         start.wait()
         answers.put((component, number, journal.append(batch(component, number, run_id)).run_id))
 
@@ -46,7 +46,7 @@ def test_of_processes_that_plan_one_number_one_wins_and_all_follow_it(journal):
     spawned = multiprocessing.get_context("spawn")  # deltalake's threads do not outlive a fork
     start, answers = spawned.Barrier(4), spawned.Queue()
     processes = [
-        spawned.Process(target=plan_all, args=(journal.store, component, run_id, start, answers))
+        spawned.Process(target=plan_all, args=(journal.store, component, run_id, start, answers), daemon=True)
         for component, run_id in (("one", "a"), ("one", "b"), ("one", "c"), ("other", "d"))
     ]
     for process in processes:
@@ -54,7 +54,7 @@ def test_of_processes_that_plan_one_number_one_wins_and_all_follow_it(journal):
     told = {answers.get(timeout=60) for _ in range(4 * ROUNDS)}
     for process in processes:
         process.join()
-    rows = [(row.component, row.number, row.run_id) for row in journal.rows("true")]
+    rows = [(row.component, row.number, row.run_id) for row in Journal(journal.store).rows("true")]
     assert len(rows) == 2 * ROUNDS
     assert set(rows) == told
 
@@ -62,14 +62,14 @@ def test_of_processes_that_plan_one_number_one_wins_and_all_follow_it(journal):
 def test_a_number_that_was_planned_before_keeps_its_row(journal):
     first = journal.append(batch("one", 1, "a"))
     assert journal.append(batch("one", 1, "b")) == first == batch("one", 1, "a")
-    assert (journal.newest_number("one"), journal.newest_number("two")) == (1, 0)
+    assert (journal.planned("one"), journal.planned("two")) == (1, 0)
 
 
 def test_an_edge_is_known_by_the_newest_batch_that_was_planned_for_it(journal):
     for number, edges in ((1, ("a", "b")), (2, ("b",)), (3, ())):
         journal.append(replace(batch("one", number, "a"), edges=edges))
     journal.append(replace(batch("b", 1, "a"), input=Spans({}), edges=()))
-    assert journal.edges() == {"one": {"a": 1, "b": 2}, "b": {}}
+    assert Journal(journal.store).edges == {"one": {"a": 1, "b": 2}, "b": {}}
 
 
 def test_the_spans_of_a_bolts_batch_tell_where_the_bolt_stands():
@@ -100,7 +100,30 @@ def test_a_spouts_range_may_be_any_json_value(journal, described):
     for reader in (journal, Journal(journal.store, {"one": "spout", "bolt": "bolt"})):
         assert [row.input for row in reader.all("one")] == [SourceRange(described), again]
         assert reader.read("bolt", 1).spans.ends == {"one": 1}
-        reader.refuse_broken()
+        reader.check_batches()
+
+
+class Busy(Store):
+    """A store in which somebody plans and logs a batch after each look at a table."""
+
+    def open(self, table, version=None):
+        found = super().open(table, version)
+        number = self.last_number(BATCHES, "one") + 1 if table in (LEDGER, EVENTS, BATCHES) else 0
+        if number:
+            quiet = Store(self.uri, self.topology)
+            Journal(quiet).append(batch("one", number, "other"))
+            rows = pa.Table.from_pylist([{"component": "one", "batch": number}], SCHEMAS[EVENTS].arrow())
+            append_rows(quiet.require(EVENTS), rows, "one", number)
+        return found
+
+    def last_number(self, table, app, version=None):
+        return Store(self.uri, self.topology).last_number(table, app, version)
+
+
+def test_a_snapshot_holds_every_plan_of_what_is_logged_in_it(journal):
+    busy = Journal(Busy(journal.store.uri, journal.store.topology), {"one": "spout"})
+    assert (busy.logged("one"), busy.planned("one")) == (1, 2)
+    assert busy.unfinished("one").number == 2
 
 
 def test_the_tables_have_the_columns_and_properties_of_their_schemas(journal):
@@ -113,7 +136,6 @@ def test_the_tables_have_the_columns_and_properties_of_their_schemas(journal):
 
 
 def test_who_follows_the_newest_batches_reads_back_to_the_first_that_it_needs(journal):
-    journal = Journal(journal.store, {"bolt": "bolt"})
     count = 1000
     planned = [
         {
@@ -128,7 +150,8 @@ def test_who_follows_the_newest_batches_reads_back_to_the_first_that_it_needs(jo
         for number in range(1, count + 1)
     ]
     rows = pa.Table.from_pylist(planned, SCHEMAS[BATCHES].arrow())
-    append_rows(journal.store.require(BATCHES), rows, "bolt", count)
+    append_rows(journal.require(BATCHES), rows, "bolt", count)
+    journal = Journal(journal.store, {"bolt": "bolt"})
     for first in (1, 450, 901, count):
         since = journal.since("bolt", "numbers", first)
         assert {b.number for b in since if b.spans.can_give("numbers", [first])} == {first}
@@ -144,5 +167,5 @@ def test_the_log_of_a_table_keeps_a_day_and_the_table_all_rows_and_numbers(journ
             os.utime(file, (long_ago, long_ago))
         journal.append(batch("one", number, "a"))
     assert len(list(log.iterdir())) < COMMITS - 90
-    assert [journal.newest_number(name) for name in ("first", "one")] == [1, COMMITS - 1]
+    assert [journal.planned(name) for name in ("first", "one")] == [1, COMMITS - 1]
     assert [row.number for row in journal.rows("true")] == [1, *range(1, COMMITS)]

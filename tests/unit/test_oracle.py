@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acker.core.events import Event, Kind, LedgerRow, State
+from acker.core.messages import MessageId, message_of
 from acker.core.oracle import Ledger, fold
 from acker.core.retry import ExponentialBackoff
 from acker.core.timeouts import Timeouts, Turn
@@ -34,8 +35,6 @@ from tests.kit.histories import (
 from tests.kit.random_histories import emission, histories, tree
 from tests.kit.scenarios import SCENARIOS
 
-Message = tuple[str | None, str | None, int | None]
-
 MINUTE = timedelta(minutes=1)
 FIRST_WINDOW = int(START.timestamp()) // 600
 HISTORY = (State.FAILED, State.TIMED_OUT)  # another row of the message follows
@@ -51,10 +50,6 @@ def moments(history: Scenario) -> list[tuple[Ledger, Ledger, tuple[Event, ...]]]
     """The ledger before each fold, the ledger after it, and the fold's events."""
     found = ledgers(history)
     return list(zip([Ledger(), *found], found, [step.events for step in history.steps], strict=False))
-
-
-def message(event: Event) -> Message:
-    return event.spout, event.source_partition, event.source_offset
 
 
 def proof(events: list[Event]) -> tuple[int, int, int, int]:
@@ -210,9 +205,9 @@ def test_a_root_is_acked_only_with_every_proof(history: Scenario) -> None:
 
 @given(histories())
 def test_every_message_has_one_newest_row(history: Scenario) -> None:
-    emitted: set[Message] = set()
+    emitted: set[MessageId] = set()
     for _, ledger, events in moments(history):
-        emitted |= {message(e) for e in events if e.kind in (Kind.INIT, Kind.LOST)}
+        emitted |= {message_of(vars(e)) for e in events if e.kind in (Kind.INIT, Kind.LOST)}
         rows = ledger.live + ledger.settled
         last = {r.message: max(other.attempt for other in rows if other.message == r.message) for r in rows}
         newest = [r for r in rows if r.attempt == last[r.message] and r.state not in HISTORY]

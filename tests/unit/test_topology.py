@@ -9,6 +9,7 @@ from acker.components.collector import RichBolt
 from acker.core.errors import SettingsError, TopologyError
 from acker.spouts import DeltaSpout
 from acker.targets.aggregates import Count
+from acker.targets.append import DeltaAppend
 from acker.topology.topology import Topology, duration
 
 SOURCE = DeltaSpout("source", key="id")
@@ -103,6 +104,11 @@ def test_a_component_is_published_once(topology):
     topology.publish("numbers", to="here")
     with pytest.raises(TopologyError, match="numbers is published twice"):
         topology.publish("numbers", to="there")
+
+
+def test_a_target_takes_no_key_beside_it(topology):
+    with pytest.raises(TopologyError, match="`by` goes with a path, and not with a DeltaAppend"):
+        topology.publish("numbers", to=DeltaAppend("here"), by="id", aggregates={"n": Count()})
 
 
 @pytest.mark.parametrize("same_table", ["here", "./here", "elsewhere/../here"])

@@ -6,48 +6,36 @@ lines are fed; a second run feeds the next files. With ONCE=1 it ends by itself,
 else it stays until Ctrl-C.
 """
 
-import contextlib
 import os
-import re
-import shutil
-import signal
 import sys
-import sysconfig
 import time
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from acker.batches.run import utc_now
-from acker.cli import rendering as render
-from acker.core.audit import Audit
-from acker.core.delta import Store, open_table, query
-from acker.core.errors import AckerError, ServerError, SettingsError
+from acker.core.delta import Store
+from acker.core.errors import AckerError, SettingsError
 from acker.core.ledger import newest_fold
-from acker.core.schemas import LEDGER, stream
-from acker.journal.journal import Journal
+from acker.core.schemas import LEDGER
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
-from acker.runtime import server
 from acker.runtime.settings import Settings, positive_number
 from acker.runtime.stack import USER, ApiError, Stack, running_stack
-from pipeline.wordcount import COUNTS, OUTAGE, SOURCES, topology
+from pipeline.demo.chaos import make_trouble
+from pipeline.demo.feed import feed, lines_fed
+from pipeline.demo.judge import judge
+from pipeline.wordcount import OUTAGE, topology
 
-DAGS = Path(__file__).resolve().parents[1] / "dags"
+DAGS = Path(__file__).resolve().parents[2] / "dags"
 DEFAULT_LINES = 100_000
 _POLL_SECONDS = 1.0
-_WATCH_SECONDS = 0.005  # what is to be hit lasts a tenth of a second
 _ONCE_SECONDS = 1800  # ONCE=1 gives up after this
 _KINDS = ("run", "acker", "replay", "maintain")
-# What Java's \s is: Python's also splits at other Unicode spaces.
-_SPACE = re.compile(r"[ \t\n\x0b\f\r]+")
 
 
 def main() -> None:
@@ -102,7 +90,7 @@ def watch(stack: Stack, store: Store, once: bool) -> bool:
         Whether it came to that; only with `once` it does not wait for ever.
     """
     trouble: Queue[str] = Queue()
-    Thread(target=_make_trouble, args=(stack, store, trouble), daemon=True).start()
+    Thread(target=make_trouble, args=(stack, store, trouble), daemon=True).start()
     deadline = time.monotonic() + _ONCE_SECONDS
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     console = Console()
@@ -136,45 +124,6 @@ def _tell(ended: list[str]) -> None:
         click.echo(f"{name} had ended and is started again.")
 
 
-def _kill_spark(settings: Settings) -> None:
-    found = server.find(settings)
-    if found is not None:
-        os.killpg(found.pid, signal.SIGKILL)
-
-
-def _make_trouble(stack: Stack, store: Store, said: "Queue[str]") -> None:
-    """Kill a task between a batch's write and its log, together with Spark, and then one in its fold."""
-    journal = Journal(store)
-
-    def is_written(task: dict[str, Any]) -> bool:
-        return store.last_number(stream("words"), "words") > journal.logged("words")
-
-    def is_folding(task: dict[str, Any]) -> bool:
-        attempt = f"run_id={task['dag_run_id']}/task_id=fold/attempt={task['try_number']}.log"
-        told = stack.settings.home / "airflow" / "logs" / f"dag_id={topology.name}.acker" / attempt
-        return told.exists() and "reading events" in told.read_text(errors="replace")
-
-    _kill_task(stack, "run", "words", is_written)
-    _kill_spark(stack.settings)
-    said.put("A task and Spark are killed between write and log of a batch of words.")
-    _kill_task(stack, "acker", "fold", is_folding)
-    said.put("A task is killed in the middle of its fold.")
-
-
-def _kill_task(stack: Stack, kind: str, name: str, is_time: Callable[[dict[str, Any]], bool]) -> None:
-    """Wait until Airflow runs a task and it is time, and kill the task's process."""
-    path = f"dags/{topology.name}.{kind}/dagRuns/~/taskInstances?state=running"
-    while True:
-        with contextlib.suppress(OSError, ServerError):
-            for task in stack.api("GET", path)["task_instances"]:
-                while task["task_id"] == name and task["pid"] and Path(f"/proc/{task['pid']}").exists():
-                    if is_time(task):
-                        os.kill(task["pid"], signal.SIGKILL)
-                        return
-                    time.sleep(_WATCH_SECONDS)
-        time.sleep(_POLL_SECONDS / 4)
-
-
 def _states(store: Store) -> dict[str, int]:
     """Messages by what became of them last; nothing before the first fold."""
     if store.open(LEDGER) is None:
@@ -197,75 +146,6 @@ def _runs(stack: Stack, kind: str) -> str:
     except ApiError:
         return ""  # the DAG is not there yet
     return f"{count} successful runs" if count else ""
-
-
-def feed(lines: int) -> int:
-    """Copy the standard library's next source files, until there are so many lines. Returns how many.
-
-    They are copied because the interpreter's own may change with an upgrade.
-    """
-    library = Path(sysconfig.get_path("stdlib"))
-    fed = 0
-    for file in sorted(library.rglob("*.py")):
-        relative = file.relative_to(library)
-        target = SOURCES / relative
-        hidden = any(part.startswith(("_", ".")) for part in relative.parts)  # Spark reads no such files
-        if hidden or relative.parts[0] in ("site-packages", "dist-packages") or target.exists():
-            continue
-        if fed >= lines:
-            break
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f"{target.name}.new")  # the spout takes *.py, and only whole files
-        shutil.copy2(file, draft)
-        draft.rename(target)
-        fed += _count_lines(target)
-    return fed
-
-
-def lines_fed() -> int:
-    """How many lines were fed so far."""
-    return sum(_count_lines(file) for file in SOURCES.rglob("*.py"))
-
-
-def _count_lines(file: Path) -> int:
-    text = file.read_bytes()
-    return text.count(b"\n") + (not text.endswith(b"\n") and text != b"")
-
-
-def plain_counts(left_out: set[str]) -> Counter[str]:
-    """Words of the lines that were fed, counted without any of this project, less some messages."""
-    counts: Counter[str] = Counter()
-    for file in SOURCES.rglob("*.py"):
-        path = file.relative_to(SOURCES).as_posix()
-        for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
-            if f"lines:{path}:{number}" not in left_out:
-                counts.update(word.lower() for word in _SPACE.split(line.decode()) if word)
-    return counts
-
-
-def judge(store: Store) -> int:
-    """Print the audit and compare the published counts with a plain count."""
-    result: Audit = audit_report(topology, store)
-    render.audit(result)
-    table = open_table(str(COUNTS))
-    rows: list[dict[str, Any]] = query("SELECT word, count FROM counts", counts=table) if table else []
-    published = {row["word"]: row["count"] for row in rows}
-    plain = plain_counts({letter.message for letter in result.dead_letters})
-    differing = sorted(word for word in plain.keys() | published if plain[word] != published.get(word, 0))
-    click.echo(
-        f"published: {len(published):,} words, {sum(published.values()):,} in all; "
-        f"plain count without dead letters: {len(plain):,} words, {plain.total():,} in all"
-    )
-    if differing:
-        examples = ", ".join(f"{w!r} {published.get(w, 0)} ≠ {plain[w]}" for w in differing[:5])
-        click.secho(f"The counts differ for {len(differing):,} words: {examples}", fg="red")
-    if not result.passed or differing:
-        return 1
-    click.secho("The counts agree.", fg="green")
-    if result.dead_letters:
-        first = result.dead_letters[0].message
-        click.echo(f"Look further: .venv/bin/acker trace wordcount {first}")
-    return 0
 
 
 if __name__ == "__main__":

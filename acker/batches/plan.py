@@ -1,0 +1,114 @@
+"""The plan of a batch: its input is fixed in the journal before anything is computed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import polars as pl
+
+from acker.batches.run import Run
+from acker.components.base import Component
+from acker.core.delta import last_number
+from acker.core.schemas import BATCHES, LEDGER, component_of, stream
+from acker.core.streams import held_back, rows_by_batch
+from acker.journal.batch import Batch, BatchKind
+from acker.journal.inputs import PlanInput, Span, Spans
+from acker.journal.journal import Journal
+
+
+def plan(run: Run, journal: Journal, component: str, kind: BatchKind, planned: PlanInput) -> Batch:
+    """Append the component's next batch to the journal, and return the one that has its number now.
+
+    Another run may have planned that number first; then its batch comes back, to be resumed.
+    """
+    _check_known(journal, component)
+    batch = journal.append(_batch(run, journal, component, kind, planned))
+    _emit_planned(run, batch)
+    return batch
+
+
+def plan_all(
+    run: Run, journal: Journal, kind: BatchKind, planned: Mapping[str, PlanInput]
+) -> list[Batch] | None:
+    """Append the next batch of each of some components, in one commit; None if another run took a number."""
+    for name in planned:
+        _check_known(journal, name)
+    batches = [_batch(run, journal, name, kind, each) for name, each in planned.items()]
+    if not journal.append_all(batches):
+        return None
+    for batch in batches:
+        _emit_planned(run, batch)
+    return batches
+
+
+def _batch(run: Run, journal: Journal, component: str, kind: BatchKind, planned: PlanInput) -> Batch:
+    return Batch(
+        component=component,
+        number=journal.planned(component) + 1,
+        kind=kind,
+        input=planned,
+        edges=run.topology.edges(component),
+        planned_at=run.clock(),
+        run_id=run.run_id,
+    )
+
+
+def _emit_planned(run: Run, batch: Batch) -> None:
+    run.emit_progress("planned", batch.component, batch.number, kind=batch.kind)
+
+
+def _check_known(journal: Journal, component: str) -> None:
+    """Stop where the component's next batch was planned before, and the journal does not know of it."""
+    fold = journal.fold
+    found = {
+        LEDGER: fold.logged.get(component, 0) if fold else 0,
+        stream(component): journal.written(component),
+    }
+    for where, known in found.items():
+        if known > journal.planned(component):
+            # Another run may have planned and written after the snapshot.
+            newest = last_number(journal.store.open(BATCHES), component)
+            if known > newest:
+                raise journal.rolled_back(component, newest, where, known)
+
+
+def plan_bolt(run: Run, journal: Journal, bolt: Component) -> Batch | None:
+    """The bolt's next batch: the one that was left unfinished, or its inputs' new logged batches."""
+    left = journal.unfinished(bolt.name)
+    if left is not None:
+        return left
+    newest = journal.planned(bolt.name)
+    before = journal.read(bolt.name, newest) if newest else None
+    ends = dict.fromkeys(bolt.inputs, 0) | (before.spans.ends if before else {})
+    rows = None if bolt.takes_all else run.topology.batch_rows
+    planned = {}
+    for upstream, end in ends.items():
+        # Of a stream that it no longer reads it keeps the span's end, should it read it again.
+        upto = last_that_fits(journal, upstream, bolt.name, end, rows) if upstream in bolt.inputs else end
+        planned[upstream] = Span(end, upto)
+    if not Spans(planned).taken_in:
+        return None
+    if bolt.holds_back:
+        held = held_back(journal, bolt.name, newest)
+        for name, oldest in held.group_by("stream").agg(pl.col("batch").min()).rows():
+            if name in planned:
+                planned[name] = replace(planned[name], held=oldest)
+    return plan(run, journal, bolt.name, "next", Spans(planned))
+
+
+def last_that_fits(journal: Journal, upstream: str, consumer: str, taken: int, rows: int | None) -> int:
+    """The last logged batch that fits into one batch of about so many rows; at least one batch.
+
+    Args:
+        rows: None for all.
+    """
+    offered = journal.numbers_for(upstream, consumer, taken, journal.logged(upstream))
+    if not offered:
+        return taken
+    if len(offered) == 1 or rows is None:
+        return offered[-1]
+    sizes = rows_by_batch(journal, component_of(upstream))
+    for index, number in enumerate(offered):
+        rows -= sizes.get(number, 0)
+        if rows < 0 and index > 0:
+            return offered[index - 1]
+    return offered[-1]

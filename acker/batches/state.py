@@ -1,0 +1,115 @@
+"""What state a planned batch is in, and so what is left to do for it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from acker.core.delta import RECOVERY_HINT
+from acker.core.errors import StoreError
+from acker.core.schemas import stream
+from acker.core.streams import rows_by_batch
+from acker.journal.batch import Batch
+from acker.journal.inputs import Spans
+from acker.journal.journal import Journal
+from acker.topology.topology import Topology
+
+_LOOKED_AT = 10  # commits of a stream; after a write there are few, of a trimming or a vacuum
+
+
+class BatchState(StrEnum):
+    """How far a planned batch has come."""
+
+    PLANNED = "planned"  # its component is to run it
+    WRITTEN = "written"  # its rows are in the stream, and it is to be logged
+    FAILING = "failing"  # nobody can run it any more, and it is to be logged as a fail of all its inputs
+    LOGGED = "logged"  # done
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A batch and its state.
+
+    Args:
+        reason: why all its inputs fail, where it is failing.
+    """
+
+    batch: Batch
+    state: BatchState
+    reason: str | None = None
+
+
+def standing(topology: Topology, journal: Journal, batch: Batch) -> Standing:
+    """The state of a planned batch in a snapshot.
+
+    Raises:
+        StoreError: rows of a batch that is to be logged are gone.
+    """
+    if journal.logged(batch.component) >= batch.number:
+        return Standing(batch, BatchState.LOGGED)
+    if journal.written(batch.component) >= batch.number:
+        _check_rows(journal, batch)
+        return _written(journal, batch)
+    reason = _unrunnable(topology, batch) if isinstance(batch.input, Spans) else None
+    return Standing(batch, BatchState.PLANNED if reason is None else BatchState.FAILING, reason)
+
+
+def _check_rows(journal: Journal, batch: Batch) -> None:
+    """Stop where the stream has fewer rows of its newest batch than its write put there.
+
+    Else the batch would be logged as one that emits nothing. Delta's history has the number.
+    """
+    table = journal.require(stream(batch.component))
+    if journal.planned(batch.component) != batch.number:
+        return
+    writes = (each for each in table.history(_LOOKED_AT) if each["operation"] == "WRITE")
+    written = int(next(writes, {}).get("operationMetrics", {}).get("numOutputRows", 0))
+    there = rows_by_batch(journal, batch.component).get(batch.number, 0)
+    if there < written:
+        raise StoreError(
+            f"{table.table_uri} has {there} rows of batch {batch.number} instead of {written}: it was "
+            f"restored or edited by hand. Restore it to a version that has them. {RECOVERY_HINT}",
+            component=batch.component,
+            batch=batch.number,
+            table=journal.store.path(stream(batch.component)),
+        )
+
+
+def _written(journal: Journal, batch: Batch) -> Standing:
+    """A batch up to which its stream is written.
+
+    Where `events` was put back, batches are logged again. Of one without rows nobody can tell whether it was
+    written or given up: a bolt's inputs fail, and a spout's messages are not known.
+    """
+    if not _is_in_doubt(journal, batch):
+        return Standing(batch, BatchState.WRITTEN)
+    if not isinstance(batch.input, Spans):
+        path = journal.store.path(stream(batch.component))
+        raise StoreError(
+            f"{path} has no rows of batch {batch.number}, which is not logged: it was restored or edited by "
+            f"hand. Restore its rows. {RECOVERY_HINT}",
+            component=batch.component,
+            batch=batch.number,
+            table=path,
+        )
+    reason = f"{batch.component} batch {batch.number} is logged again, and has no rows"
+    return Standing(batch, BatchState.FAILING, reason)
+
+
+def _is_in_doubt(journal: Journal, batch: Batch) -> bool:
+    """Whether a batch is logged again and has no rows. Those that a fold has seen do not matter."""
+    if journal.planned(batch.component) == batch.number:
+        return False
+    fold = journal.fold
+    if fold is not None and batch.number <= fold.logged.get(batch.component, 0):
+        return False
+    return not rows_by_batch(journal, batch.component).get(batch.number)
+
+
+def _unrunnable(topology: Topology, batch: Batch) -> str | None:
+    """Why a bolt's batch cannot be run under the topology of today; None where it can."""
+    # A batch that only lets go of what was held back takes in nothing.
+    taken = batch.spans.taken_in or list(batch.spans.by_stream)
+    reasons = [topology.unread(upstream, batch.component) for upstream in taken]
+    found = next((reason for reason in reasons if reason is not None), None)
+    if found is None and batch.kind == "retire":  # planned by a topology that was taken back since
+        return f"bolt {batch.component} did not read {', '.join(taken)} for a while"
+    return found

@@ -1,0 +1,49 @@
+"""Basic bolts: a function of one tuple, which is acked when it returns and failed when it raises."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from acker.components.base import Work
+from acker.components.columns import check_columns
+from acker.components.function_bolt import Frames, FunctionBolt
+from acker.components.workers import TupleRunner
+
+TupleFunction = Callable[[Any], Iterable[Any] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasicBolt(FunctionBolt):
+    """A basic bolt.
+
+    Args:
+        schema: DDL of what it emits.
+    """
+
+    function: TupleFunction
+    schema: str
+
+    def made_of(self, work: Work, frames: Frames) -> DataFrame:
+        """See `FunctionBolt`."""
+        given = [frames[name] for name in self.inputs]
+        several = any("_root_ids" in frame.columns for frame in given)
+        if several:
+            given = [_with_roots(frame) for frame in given]
+        tuples = reduce(DataFrame.unionByName, given)
+        schema = work.spark.createDataFrame([], self.schema).schema
+        check_columns("Bolt", self.name, schema.names)
+        anchors = {"_root_id": "bigint", "_root_ids": "array<bigint>"} if several else {"_root_id": "bigint"}
+        run = TupleRunner(self.function, to_arrow_schema(schema, timezone="UTC"), list(anchors))
+        roots = ", ".join(" ".join(each) for each in anchors.items())
+        return tuples.mapInArrow(run, f"{roots}, _kind string, _error string, {self.schema}")
+
+
+def _with_roots(frame: DataFrame) -> DataFrame:
+    if "_root_ids" in frame.columns:
+        return frame
+    return frame.withColumn("_root_ids", F.lit(None).cast("array<bigint>"))

@@ -1,0 +1,100 @@
+"""What DataFrame and basic bolts share: one function. The messages of rows that raise fail, and no others."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from acker.components.anchors import FOREIGN_ANCHOR
+from acker.components.bad_rows import bad_roots, check_number, error_of, row_error
+from acker.components.base import BadRows, Component, Work
+from acker.core.errors import BoltError
+from acker.core.events import Kind
+from acker.core.schemas import HELD, stream
+from acker.spark.streams import rows
+
+_UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
+
+Frames = Mapping[str, DataFrame]  # input stream -> its tuples
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionBolt(Component):
+    """A bolt that is one function."""
+
+    function: Callable[..., Any]
+
+    @property
+    def doc(self) -> str:
+        """See `Component`."""
+        return self.function.__doc__ or ""
+
+    @abstractmethod
+    def made_of(self, work: Work, frames: Frames) -> DataFrame:
+        """The rows that the function makes: roots, `_kind`, `_error` and the user's columns.
+
+        Args:
+            frames: per input stream its tuples: `_root_id`, `_root_ids` if it has them, the user's columns.
+
+        Raises:
+            BoltError: the function returned no DataFrame with an anchor, or uses reserved names.
+        """
+
+    def rows(self, work: Work, bad: BadRows) -> DataFrame:
+        """See `Component`."""
+        made = self._checked(work, self._frames(work, bad))
+        if not bad:
+            return made
+        failed = work.spark.createDataFrame(
+            [(root, Kind.FAIL.value, reason) for root, reason in bad.items()],
+            "_root_id bigint, _kind string, _error string",
+        )
+        return made.unionByName(failed, allowMissingColumns=True)
+
+    def no_tuples(self, work: Work, further: str) -> DataFrame:
+        """See `Component`."""
+        frames = {name: work.tuples(name).where("false") for name in self.inputs}
+        return self.made_of(work, frames).where("false")
+
+    def find_bad_rows(self, work: Work, bad: BadRows, error: PySparkException) -> BadRows:
+        """See `Component`. The batch's roots are bisected."""
+        frames = self._frames(work, bad)
+        cause = error_of(self._checked(work, frames)) if _UNCAUSED in str(error) else error
+        if cause is not None and FOREIGN_ANCHOR in str(cause):
+            raise BoltError(f"Bolt {self.name} {FOREIGN_ANCHOR}.", component=self.name) from cause
+        if cause is None or row_error(cause) is None:
+            raise cause or error from None
+        work.on_bisect()
+        # Of tuples that raise where they meet there may be more, which those found have kept from sight.
+        found = {**bad, **bad_roots(self.name, frames, partial(self._checked, work), cause)}
+        check_number(self.name, found)
+        return found
+
+    def _frames(self, work: Work, bad: BadRows) -> Frames:
+        return {name: _without(work.tuples(name), bad) for name in self.inputs}
+
+    def _checked(self, work: Work, frames: Frames) -> DataFrame:
+        parts = [work.check(self.made_of(work, frames)), *self._let_go(work)]
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+
+    def _let_go(self, work: Work) -> list[DataFrame]:
+        """Rows that fail what a rich bolt held back before this kind of bolt took its place."""
+        table = work.journal.open(stream(self.name))
+        if table is None or "_held" not in {field.name for field in table.schema().fields}:
+            return []
+        before = rows(work.spark, work.journal.store, self.name, [work.batch.number - 1])
+        reason = F.lit(f"bolt {self.name} holds back nothing any more")
+        failed = {"_kind": F.lit(Kind.FAIL.value), "_error": reason}
+        held = before.where(F.col("_kind") == HELD).select("_root_id").dropna().distinct()
+        return [held.withColumns(failed)]
+
+
+def _without(frame: DataFrame, bad: BadRows) -> DataFrame:
+    if not bad:
+        return frame
+    return frame.where(F.col("_root_id").isNull() | ~F.col("_root_id").isin(list(bad)))

@@ -1,0 +1,147 @@
+"""Spouts at work: a batch's messages from the source, each with the root of its attempt."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from acker.components.base import BadRows, Component, Work
+from acker.components.columns import check_columns
+from acker.core.events import Kind, State
+from acker.core.ledger import settled_rows
+from acker.core.parquet import collect
+from acker.core.quoting import sql_name
+from acker.core.trims import newest_trim
+from acker.journal.inputs import Replay, SourceRange
+from acker.journal.journal import Journal
+from acker.spark.columns import root_id
+from acker.spark.streams import user_columns
+from acker.spouts import History, Range, Spout
+
+LATE = "what it added to an aggregate was trimmed and cannot be taken back"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpoutComponent(Component):
+    """A spout.
+
+    Args:
+        reliable: which messages are tracked: all, none, or those for which a SQL condition holds.
+    """
+
+    source: Spout
+    reliable: bool | str = True
+
+    is_spout: ClassVar[bool] = True
+
+    @property
+    def doc(self) -> str:
+        """See `Component`."""
+        return repr(self.source)
+
+    @property
+    def may_be_untracked(self) -> bool:
+        """See `Component`."""
+        return self.reliable is not True
+
+    def rows(self, work: Work, bad: BadRows) -> DataFrame:
+        """See `Component`."""
+        planned = work.batch.input
+        if isinstance(planned, SourceRange):
+            read = self.source.read_range(work.spark, planned.described)
+            found = read.withColumns({"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")})
+        else:
+            found = self._replayed(work)
+        columns = user_columns(found)
+        check_columns("Spout", self.name, columns)
+        kind, error = _reported(found)
+        late = _late(work) if isinstance(planned, Replay) else []
+        if late:
+            is_late = F.col("_replaces").isin(late)
+            kind = F.when(is_late, Kind.FAIL.value).otherwise(kind)
+            error = F.when(is_late, LATE).otherwise(error)
+        root = root_id(work.topology, self.name, work.batch.number, F.col("_attempt"))
+        if isinstance(planned, SourceRange) and self.reliable is not True:
+            root = F.when(self._is_tracked(kind), root)
+        rows = found.select(
+            root.alias("_root_id"),
+            kind.alias("_kind"),
+            error.alias("_error"),
+            "_source_partition",
+            "_source_offset",
+            "_attempt",
+            "_replaces",
+            *map(sql_name, columns),
+        )
+        return work.check(rows)
+
+    def no_tuples(self, work: Work, further: str) -> DataFrame:
+        """See `Component`."""
+        frame = work.spark.createDataFrame([], self.source.message_schema(work.spark))
+        return frame.withColumn("_root_id", F.lit(None).cast("bigint"))
+
+    def _is_tracked(self, kind: Column) -> Column:
+        """Which messages are tracked; where some are, also those whose columns cannot be read."""
+        if isinstance(self.reliable, str):
+            return kind.isNotNull() | F.expr(self.reliable)
+        return F.lit(self.reliable)
+
+    def _replayed(self, work: Work) -> DataFrame:
+        """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
+        wanted = work.batch.replay.table()
+        positions = wanted.select(["source_partition", "source_offset"])
+        read = self.source.read_positions(work.spark, positions, history(work.journal, self.name))
+        asked = work.spark.createDataFrame(wanted).select(
+            F.col("source_partition").alias("_source_partition"),
+            F.col("source_offset").alias("_source_offset"),
+            F.col("attempt").cast("int").alias("_attempt"),
+            F.col("replaces").alias("_replaces"),
+        )
+        found = read.withColumn("_found", F.lit(True))
+        joined = F.broadcast(asked).join(found, ["_source_partition", "_source_offset"], "left")
+        gone = F.col("_found").isNull()
+        kind, error = _reported(read)
+        return joined.withColumns(
+            {
+                "_kind": F.when(gone, Kind.LOST.value).otherwise(kind),
+                "_error": F.when(gone, "the source no longer holds this message").otherwise(error),
+            }
+        ).drop("_found")
+
+
+def history(journal: Journal, spout: str) -> History:
+    """The ranges that a spout has planned so far."""
+
+    def every() -> list[Range]:
+        where = f"component = '{spout}' AND kind = 'next'"
+        inputs = (batch.input for batch in journal.rows(where))
+        return [planned.described for planned in inputs if isinstance(planned, SourceRange)]
+
+    newest = journal.newest_of(spout, "next")
+    described = newest.input.described if newest and isinstance(newest.input, SourceRange) else None
+    return History(described, every)
+
+
+def _reported(read: DataFrame) -> tuple[Column, Column]:
+    """What a source reports of its messages: `_kind` and `_error`, null where it reports nothing."""
+    nothing = F.lit(None).cast("string")
+    kind, error = (F.col(name) if name in read.columns else nothing for name in ("_kind", "_error"))
+    return kind, error
+
+
+def _late(work: Work) -> list[int]:
+    """Acked roots to be replaced whose tuples may be gone, so that no published table can take them back.
+
+    A replay of such is rejected, but a trimming may begin between the choice and the plan. Here the plan
+    stands. Either the trimming, which looks for plans before it deletes, sees it, or this look sees the
+    trimming.
+    """
+    trim = newest_trim(work.journal.store)
+    replaced = work.batch.replay.replaced()
+    if not trim.number or not replaced or not work.takes_back:
+        return []
+    rows = settled_rows(work.journal.fold).filter(pl.col("root_id").is_in(replaced))
+    found = collect(rows.filter(pl.col("state") == State.ACKED).select("root_id", "spout", "batch")).rows()
+    return [root for root, spout, number in found if number <= trim.upto.get(spout, 0)]

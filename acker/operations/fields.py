@@ -1,0 +1,71 @@
+"""What people fill in, field by field, as a form or a command line gives it."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from acker.core.errors import SettingsError
+
+Fields = Mapping[str, Any]  # by name; one that is empty or missing was not filled in
+
+_KINDS: dict[type, str] = {str: "a text", int: "a whole number", list: "a list of texts"}
+
+
+def text_in(fields: Fields, name: str) -> str | None:
+    """A text; None where it was not filled in.
+
+    Raises:
+        SettingsError: it is something else.
+    """
+    value: str | None = _of_kind(name, fields.get(name), str)
+    return value
+
+
+def number_in(fields: Fields, name: str) -> int | None:
+    """A whole number; None where it was not filled in.
+
+    Raises:
+        SettingsError: it is something else.
+    """
+    value: int | None = _of_kind(name, fields.get(name), int)
+    return value
+
+
+def texts_in(fields: Fields, name: str) -> list[str]:
+    """A list of texts, which may be empty.
+
+    Raises:
+        SettingsError: it is something else.
+    """
+    value = fields.get(name)
+    # A command line gives an option that may be repeated as a tuple.
+    several = list(value) if isinstance(value, tuple) else _of_kind(name, value, list) or []
+    return [_of_kind(name, each, str) or "" for each in several]
+
+
+def time_in(fields: Fields, name: str) -> datetime | None:
+    """A time, in UTC where it names no other zone; None where it was not filled in.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    value = fields.get(name)
+    found = value if isinstance(value, datetime) else _parsed_time(name, text_in(fields, name))
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+
+
+def _parsed_time(name: str, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError as error:
+        raise SettingsError(
+            f"{name} is {value!r:.200}, which is no time; write one such as 2026-01-31T12:00:00Z."
+        ) from error
+
+
+def _of_kind(name: str, value: Any, kind: type) -> Any:
+    if value is not None and type(value) is not kind:  # True is no whole number
+        raise SettingsError(f"{name} is {value!r:.200}; fill in {_KINDS[kind]}.")
+    return value

@@ -1,0 +1,90 @@
+"""A Delta table with one row per key: running aggregates over the tuples of acked messages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from acker.core.delta import open_table
+from acker.core.quoting import sql_name
+from acker.spark.delta import append
+from acker.targets.aggregates import Aggregate
+from acker.targets.audit import audit_counts
+from acker.targets.base import Changes, Evidence, Findings
+from acker.targets.delta import DeltaTarget
+
+COUNT = "_tuples"  # how many tuples a row stands for
+
+
+@dataclass(frozen=True)
+class DeltaAggregate(DeltaTarget):
+    """A Delta table of running aggregates.
+
+    Args:
+        by: the key's columns.
+        aggregates: column -> its aggregate.
+    """
+
+    by: tuple[str, ...]
+    aggregates: Mapping[str, Aggregate]
+
+    takes_back: ClassVar[bool] = True
+
+    def violations(
+        self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
+    ) -> DataFrame:
+        """See `Target`. It makes its table itself, which refuses nothing."""
+        return rows
+
+    def irreversible(self) -> str | None:
+        """See `Target`."""
+        for column, aggregate in self.aggregates.items():
+            if not aggregate.reversible:
+                return (
+                    f"{column} of {self.path} is a {type(aggregate).__name__}, and what it took in cannot be "
+                    "taken back. Drop that column, or rebuild the table from its source."
+                )
+        return None
+
+    def apply(self, spark: SparkSession, changes: Changes) -> None:
+        """See `Target`."""
+        summed = self._summed(changes)
+        if open_table(self.path) is None:
+            options = {"userMetadata": changes.note}
+            append(summed, self.path, changes.publisher.app, changes.fold, options)
+            return
+        keys = " AND ".join(f"target.{key} <=> changes.{key}" for key in map(sql_name, self.by))
+        kept = [
+            f"{column} = {aggregate.merge(f'target.{column}', f'changes.{column}')}"
+            for column, aggregate in zip(
+                map(sql_name, self.aggregates), self.aggregates.values(), strict=True
+            )
+        ]
+        kept.append(f"{COUNT} = target.{COUNT} + changes.{COUNT}")
+        sql = (
+            f"{keys} WHEN MATCHED AND target.{COUNT} + changes.{COUNT} = 0 THEN DELETE "
+            f"WHEN MATCHED THEN UPDATE SET {', '.join(kept)} "
+            f"WHEN NOT MATCHED AND changes.{COUNT} > 0 THEN INSERT *"
+        )
+        self.merge(spark, summed, changes, sql)
+
+    def _summed(self, changes: Changes) -> DataFrame:
+        """One row per key: what the tuples add to it, less what the replaced ones had added."""
+        for aggregate in self.aggregates.values():
+            aggregate.check(dict(changes.added.dtypes))
+        signed = changes.added.withColumn("_sign", F.lit(1))
+        if changes.replaced is not None:
+            signed = signed.unionByName(
+                changes.replaced.withColumn("_sign", F.lit(-1)), allowMissingColumns=True
+            )
+        sign = F.col("_sign")
+        return signed.groupBy(*map(sql_name, self.by)).agg(
+            *[aggregate.of(sign).alias(column) for column, aggregate in self.aggregates.items()],
+            F.sum(sign).cast("bigint").alias(COUNT),
+        )
+
+    def audit(self, evidence: Evidence) -> Findings:
+        """See `Target`. The tuples that its rows stand for are as many as were acked."""
+        return audit_counts(evidence, self.table(), COUNT)

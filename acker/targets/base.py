@@ -1,0 +1,174 @@
+"""What every target offers: a place where the tuples of a stream appear once their messages are acked.
+
+A target keeps its own position, the newest fold that it holds, and takes a fold in with it in one commit. So
+a publish that is repeated or interrupted changes nothing.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from acker.core.audit import Finding
+from acker.core.delta import RECOVERY_HINT, last_number
+from acker.core.errors import StoreError
+from acker.core.ledger import APP
+from acker.core.schemas import LEDGER
+from acker.core.snapshot import Snapshot
+from acker.core.trims import Trim
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Who publishes: a stream of a store. A target may serve several stores.
+
+    Args:
+        ledger: the id of the ledger's table and not its path. So a store that was moved, or is named by
+            another URI, does not publish everything a second time.
+        stream: a component's name, or `component.stream`.
+    """
+
+    ledger: str
+    stream: str
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, stream: str) -> "Publisher":
+        """The publisher of a stream."""
+        return cls(str(snapshot.require(LEDGER).metadata().id), stream)
+
+    @property
+    def app(self) -> str:
+        """The transaction id under which it publishes."""
+        return f"{self.ledger}/{self.stream}"
+
+    def note(self, fold: int) -> str:
+        """The user metadata of the commit that published a fold, by which a target finds its time."""
+        return json.dumps({"published": self.app, "fold": fold})
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What one fold brings to a target.
+
+    Args:
+        added: the tuples that were acked: `_root_id`, null where they are untracked, and the user's columns.
+        replaced_roots: `_root_id` of earlier attempts whose tuples leave; None where there are none.
+        replaced: the tuples of those, for a target that `takes_back`; else None.
+    """
+
+    publisher: Publisher
+    fold: int
+    added: DataFrame
+    replaced_roots: DataFrame | None
+    replaced: DataFrame | None
+
+    @property
+    def note(self) -> str:
+        """See `Publisher`."""
+        return self.publisher.note(self.fold)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a store says that a target should hold.
+
+    Args:
+        stream: the name of the stream that feeds it.
+        streams: the tables of all streams that ever fed it, by their names; of `stream` first.
+        position: the newest fold that it holds.
+        folded: the newest batch of the stream's component in that fold.
+        trim: how far the streams were trimmed, or are about to be.
+        counted: the newest trimming of which it is known how many tuples went.
+    """
+
+    ledger: DeltaTable
+    stream: str
+    streams: Mapping[str, DeltaTable]
+    position: int
+    folded: int
+    trim: Trim
+    counted: Trim
+
+
+Findings = Mapping[str, list[Finding]]  # lost, unexpected, duplicated -> what is wrong
+
+
+class Target(ABC):
+    """A place to publish to."""
+
+    takes_back: ClassVar[bool] = False  # it needs the tuples of a replaced attempt to take them back
+
+    @property
+    @abstractmethod
+    def uri(self) -> str:
+        """Where it is. No two streams of a topology are published to the same place."""
+
+    @abstractmethod
+    def pinned(self) -> "Target":
+        """The target as it stands, all of whose answers are of one version."""
+
+    @abstractmethod
+    def position(self, app: str) -> int:
+        """The newest fold that a publisher's `app` has committed; 0 before the first."""
+
+    @abstractmethod
+    def violations(
+        self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
+    ) -> DataFrame:
+        """`rows` of a component, those that the target would refuse as failures of their messages.
+
+        A row that broke a rule of the target would else stop the publish of a whole fold, long after its
+        message was acked.
+
+        Args:
+            stream: the stream that is published; rows of others stay as they are.
+            columns: the user's columns of the stream.
+
+        Raises:
+            BoltError: the target would refuse every row.
+        """
+
+    @abstractmethod
+    def apply(self, spark: SparkSession, changes: Changes) -> None:
+        """Take a fold in, once, however often it is called.
+
+        Raises:
+            StoreError: it could not be taken in.
+        """
+
+    @abstractmethod
+    def audit(self, evidence: Evidence) -> Findings:
+        """Compare what it holds with what it should hold."""
+
+    @abstractmethod
+    def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
+        """When it took a fold in, in UTC; None where nobody knows any more."""
+
+    def irreversible(self) -> str | None:
+        """Why acked messages cannot be replayed, and what to do; None where they can."""
+        return None
+
+
+def published_fold(snapshot: Snapshot, target: Target, stream: str) -> int:
+    """The newest fold that a stream has published; 0 before the first.
+
+    Raises:
+        StoreError: the ledger has no such fold yet, and would give its number to another.
+    """
+    number = target.position(Publisher.of(snapshot, stream).app)
+    if number > last_number(snapshot.open(LEDGER), APP):
+        newest = last_number(snapshot.store.open(LEDGER), APP)  # it may have been folded since the snapshot
+        if number > newest:
+            raise StoreError(
+                f"{target.uri} has fold {number} of {snapshot.store.path(LEDGER)}, which ends with {newest}: "
+                "that was put back. Put back a newer version, or an older one of the published table. "
+                f"{RECOVERY_HINT}",
+                component=stream,
+                table=target.uri,
+            )
+    return number

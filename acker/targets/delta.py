@@ -1,0 +1,90 @@
+"""What Delta targets share: their position is the table's own transaction number."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Self
+
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from acker.core.delta import last_number, open_table
+from acker.core.errors import StoreError
+from acker.core.quoting import sql_name
+from acker.targets.base import Changes, Publisher, Target
+
+_SETTINGS = "spark.databricks.delta"
+
+
+@dataclass(frozen=True)
+class _Pin:
+    """A table at one version; None where there is none."""
+
+    table: DeltaTable | None
+
+
+@dataclass(frozen=True)
+class DeltaTarget(Target):
+    """A Delta table, which is made with the first fold that has something for it."""
+
+    path: str
+    _pin: _Pin | None = field(default=None, kw_only=True, repr=False, compare=False)
+
+    @property
+    def uri(self) -> str:
+        """See `Target`."""
+        return self.path
+
+    def pinned(self) -> Self:
+        """See `Target`."""
+        return replace(self, _pin=_Pin(open_table(self.path)))
+
+    def table(self) -> DeltaTable | None:
+        """The table, None where there is none yet."""
+        return open_table(self.path) if self._pin is None else self._pin.table
+
+    def position(self, app: str) -> int:
+        """See `Target`."""
+        return last_number(self.table(), app)
+
+    def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
+        """See `Target`."""
+        table = self.table()
+        note = publisher.note(fold)
+        commits = table.history() if table else []
+        times = [commit["timestamp"] for commit in commits if commit.get("userMetadata") == note]
+        return datetime.fromtimestamp(times[0] / 1000, tz=UTC) if times else None
+
+    def merge(self, spark: SparkSession, source: DataFrame, changes: Changes, sql: str) -> None:
+        """Run a MERGE as one idempotent commit.
+
+        Args:
+            source: the rows that it merges, which `sql` calls `changes`.
+            sql: of the condition and all that follows it; the table is `target`.
+
+        Raises:
+            StoreError: the fold is not in the table afterwards.
+        """
+        app, fold = changes.publisher.app, changes.fold
+        settings = {
+            f"{_SETTINGS}.write.txnAppId": app,
+            f"{_SETTINGS}.write.txnVersion": str(fold),
+            f"{_SETTINGS}.commitInfo.userMetadata": changes.note,
+        }
+        source.createOrReplaceTempView("changes")
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        try:
+            spark.sql(f"MERGE INTO delta.{sql_name(self.path)} AS target USING changes ON {sql}")
+        except PySparkException:
+            # Another client that merges the same fold at the same time has done the work.
+            if self.position(app) < fold:
+                raise
+        finally:
+            for key in settings:
+                spark.conf.unset(key)
+            spark.catalog.dropTempView("changes")
+        if self.position(app) < fold:
+            raise StoreError(
+                f"Fold {fold} is not in {self.path} although it was merged; publish again.", table=self.path
+            )

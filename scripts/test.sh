@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Runs the tests in three parts side by side, since none keeps two cores busy. Options go to pytest:
+#
+#     scripts/test.sh --extended
+#
+# Prints what each part said when all have ended. Exit code 0 only if all parts passed.
+set -euo pipefail
+cd "${BASH_SOURCE[0]%/*}/.."
+
+output=$(mktemp -d)
+parts=()
+
+signal() { # signal NAME: to all parts that still run; fails if there is none
+    local part status=1
+    for part in ${parts[@]+"${parts[@]}"}; do
+        kill "-$1" -- "-$part" 2>/dev/null && status=0
+    done
+    return "$status"
+}
+
+end() { # a part that still runs ends its servers, as after Ctrl-C
+    trap '' INT TERM HUP
+    local patience=30
+    signal INT || true
+    while signal 0 && ((patience--)); do
+        sleep 1
+    done
+    signal KILL || true # whoever started this may have told it to ignore SIGINT; servers end with their owner
+    wait
+    cat "$output"/*
+    rm -rf "$output"
+}
+trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+run() { # run NAME OPTION...
+    (
+        trap : INT # pytest ends by it, and then this says how
+        status=0
+        .venv/bin/python -m pytest "${@:2}" || status=$?
+        echo "== $1: exit status $status after $SECONDS s"
+        echo
+        exit "$status"
+    ) >"$output/$1" 2>&1 </dev/null &
+    parts+=($!)
+}
+
+count() { # what has become of the tests of all parts together
+    grep -hE '^[0-9]+ .* in [0-9.]+s' "$output"/* | grep -oE '[0-9]+ [a-z]+' |
+        awk '{ sub(/errors/, "error"); sum[$2] += $1 } END { for (word in sum) print sum[word], word }' |
+        sort -rn | paste -sd, -
+}
+
+set -m # each part is a process group, and does not ignore SIGINT
+run faults tests/faults "$@"
+run spark tests/spark "$@"
+run others --ignore=tests/faults --ignore=tests/spark "$@"
+set +m
+
+failed=0
+for part in "${parts[@]}"; do
+    wait "$part" || failed=1
+done
+echo "== all: $(count) in $SECONDS s" >"$output/sum" # which sorts after the parts
+exit "$failed"

@@ -1,0 +1,99 @@
+"""A target that an author writes: it publishes each fold once, and says what it cannot do."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from acker import DeltaSpout, Target, Topology, TopologyError
+from acker.core.audit import Finding
+from acker.core.events import State
+from acker.operations.cycle import run_cycle
+from acker.operations.publish import publish
+from acker.operations.replay import plan_by_hand
+from acker.operations.selection import Selection
+from acker.reports.audit import audit_report
+from acker.reports.status import status_report
+from acker.reports.trace import trace_report
+from acker.targets.base import Changes, Evidence, Findings, Publisher
+
+
+@dataclass(frozen=True)
+class Files(Target):
+    """A folder with one JSON file per fold, which appears whole or not at all."""
+
+    folder: Path
+
+    @property
+    def uri(self) -> str:
+        return str(self.folder)
+
+    def pinned(self) -> "Files":
+        return self
+
+    def position(self, app: str) -> int:
+        return max((int(file.stem) for file in self._of(app).glob("*.json")), default=0)
+
+    def violations(
+        self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
+    ) -> DataFrame:
+        return rows
+
+    def apply(self, spark: SparkSession, changes: Changes) -> None:
+        file = self._of(changes.publisher.app) / f"{changes.fold}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(".new")
+        draft.write_text(json.dumps(changes.added.toArrow().to_pylist()))
+        draft.rename(file)
+
+    def audit(self, evidence: Evidence) -> Findings:
+        folds = {int(file.stem) for file in self.folder.rglob("*.json")}
+        missing = {evidence.position} - folds - {0}
+        return {"lost": [Finding(f"fold {fold}", "its file is gone") for fold in missing]}
+
+    def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
+        file = self._of(publisher.app) / f"{fold}.json"
+        return datetime.fromtimestamp(file.stat().st_mtime, tz=UTC) if file.exists() else None
+
+    def irreversible(self) -> str | None:
+        return f"{self.folder} keeps what it was given. Publish to a table instead."
+
+    def ids(self) -> list[int]:
+        files = sorted(self.folder.rglob("*.json"), key=lambda file: int(file.stem))
+        return [row["id"] for file in files for row in json.loads(file.read_text())]
+
+    def _of(self, app: str) -> Path:
+        return self.folder / app.replace("/", "-")
+
+
+@pytest.fixture
+def run(place):
+    topology = Topology("own")
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2]), key="id"))
+    topology.bolt(numbers, name="same")(lambda tuples: tuples)
+    topology.publish("same", to=Files(place.folder / "files"))
+    return place.run(topology)
+
+
+def test_a_target_of_ones_own_holds_each_fold_once_and_is_audited_and_traced(place, run):
+    target = run.topology.publications["same"].target
+    run_cycle(run)
+    place.add("numbers", id=[3])
+    run_cycle(run)
+    assert publish(run) == 0
+    assert sorted(target.ids()) == [1, 2, 3]
+    (published,) = status_report(run.topology, run.store, place.clock())["published"]
+    assert published == {"component": "same", "to": target.uri, "fold": 2}
+    story = [(entry.what, entry.detail) for entry in trace_report(run.topology, run.store, "0:3")]
+    assert ("published", f"to {target.uri}") in story
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_what_a_target_of_ones_own_cannot_take_back_is_not_replayed(run):
+    run_cycle(run)
+    with pytest.raises(TopologyError, match=r"Acked messages cannot be replayed: .*files keeps what"):
+        plan_by_hand(run, Selection(states=(State.ACKED,)), "why", "me")

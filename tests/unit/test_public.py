@@ -1,0 +1,25 @@
+"""What an author imports."""
+
+import subprocess
+import sys
+
+import acker
+
+AUTHORS = [
+    *("Topology", "DeltaSpout", "FileSpout", "Spout", "collect_anchors", "fail_when", "merge_anchors"),
+    *("Collector", "Context", "RichBolt", "Tuple", "Target", "DeltaAppend", "DeltaAggregate"),
+    *("Count", "Max", "Min", "Sum", "ExponentialBackoff", "Notice"),
+    *("AckerError", "BoltError", "SourceError", "StoreError", "TopologyError"),
+]
+
+
+def test_every_public_name_is_there():
+    assert acker.__all__ == AUTHORS
+    assert [name for name in AUTHORS if getattr(acker, name).__name__ != name] == []
+
+
+def test_importing_the_library_loads_neither_spark_nor_polars():
+    heavy = "{'pyspark', 'polars', 'pyarrow', 'deltalake', 'pandas', 'airflow'}"
+    code = f"import acker, sys; print(sorted({heavy} & {{name.partition('.')[0] for name in sys.modules}}))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
