@@ -309,26 +309,31 @@ def _last_words(log: Path) -> str:
 
 
 def _command(settings: Settings, port: int) -> list[str]:
-    folder = _folder(settings)
-    scratch = folder / "local"
+    folder, scratch = _folder(settings), _scratch(settings)
     scratch.mkdir(exist_ok=True)
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J)
     confs = _CONFS | {
         "spark.connect.grpc.binding.address": settings.server_address,
         "spark.connect.grpc.binding.port": str(port),
-        "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     command = [f"{spark_home()}/bin/spark-submit", "--master", "local[*]"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-    command += ["--driver-memory", settings.driver_memory, "--jars", ",".join(map(str, jars(settings.jars)))]
+    # `--jars` is split at commas, which a path may hold. In local mode the driver's class path serves as
+    # well.
+    classes = os.pathsep.join(map(str, jars(settings.jars)))
+    command += ["--driver-memory", settings.driver_memory, "--driver-class-path", classes]
     # A killed JVM leaves its temporary files; here the next start clears them.
     options = f'"-Dlog4j2.configurationFile={log4j.as_uri()}" "-Djava.io.tmpdir={scratch}"'
     command += ["--driver-java-options", options]
     for name, value in confs.items():
         command += ["--conf", f"{name}={value}"]
     return [*command, "spark-internal"]
+
+
+def _scratch(settings: Settings) -> Path:
+    return _folder(settings) / "local"
 
 
 def _environment(settings: Settings) -> dict[str, str]:
@@ -340,6 +345,8 @@ def _environment(settings: Settings) -> dict[str, str]:
     paths = [os.getcwd(), environ.get("PYTHONPATH", "")]
     return environ | {
         "SPARK_HOME": str(spark_home()),
+        # In the place of `spark.local.dir`, which is split at commas.
+        "SPARK_EXECUTOR_DIRS": str(_scratch(settings)),
         # Otherwise Spark looks its own host name up, which fails on many a laptop.
         "SPARK_LOCAL_IP": LOOPBACK,
         # Spark's Python workers run in this environment, or they take the system's, and import a topology's

@@ -12,6 +12,7 @@ import pytest
 
 from acker.core.errors import ServerError
 from acker.runtime import server
+from acker.runtime.jars import default_folder
 from acker.runtime.sessions import connect
 from acker.runtime.settings import Settings
 from tests.kit import ROOT
@@ -29,6 +30,15 @@ OWN_AND_WAIT = (
     "    print('up', flush=True)\n"
     "    while True: time.sleep(0.1)\n"
 )
+
+OWN_AND_ASK = """
+from acker.runtime.sessions import owned_session
+from acker.runtime.settings import Settings
+
+with owned_session(Settings.from_env()) as spark:
+    spark.range(3).repartition(2).write.format("delta").save("{table}")
+    print(spark.read.format("delta").load("{table}").count())
+"""
 
 UDF_OVER_DELTA = """
 import sys
@@ -105,6 +115,17 @@ def test_an_owner_that_is_told_to_end_stops_its_server_first(own_home):
     owner.send_signal(signal.SIGTERM)
     owner.communicate()
     assert is_gone(running.pid, within_seconds=0.5)
+
+
+@pytest.mark.extended
+def test_paths_may_hold_spaces_and_commas(own_home, tmp_path):
+    place = tmp_path / "a place, with commas"
+    place.mkdir()
+    (place / "jars").symlink_to(default_folder())
+    ours = {"PIPELINE_HOME": str(place / "home"), "PIPELINE_JARS": str(place / "jars")}
+    code = OWN_AND_ASK.format(table=place / "table")
+    told = python(own_home | ours, code).communicate()[0]
+    assert told == "3\n"
 
 
 @pytest.mark.extended
