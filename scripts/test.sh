@@ -49,7 +49,7 @@ run() { # run NAME OPTION...
 count() { # what has become of the tests of all parts together
     grep -hE '^[0-9]+ .* in [0-9.]+s' "$output"/* | grep -oE '[0-9]+ [a-z]+' |
         awk '{ sub(/errors/, "error"); sum[$2] += $1 } END { for (word in sum) print sum[word], word }' |
-        sort -rn | paste -sd, -
+        sort -rn | paste -sd, - | sed 's/,/, /g'
 }
 
 set -m # each part is a process group, and does not ignore SIGINT

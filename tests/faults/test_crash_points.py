@@ -194,7 +194,7 @@ def scenarios() -> Iterator[Any]:
         yield pytest.param(name, marks=[pytest.mark.extended] if is_long else [])
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", [*scenarios()])
 def test_a_run_has_the_points_that_are_recorded(name, kit: Kit, request):
     found = kit.recording(name)
     if request.config.getoption("--record-points"):
