@@ -1,7 +1,7 @@
 """Spouts, bolts, and the streams between them, as a topology holds them; and the work of one batch.
 
 There is a class for each kind of component: `SpoutComponent`, `DataFrameBolt`, `BasicBolt` and
-`RichBoltComponent`. Each makes the rows of its own batches.
+`RichBoltComponent`. Each makes the rows of its own batches and writes them.
 """
 
 from abc import ABC, abstractmethod
@@ -12,12 +12,20 @@ from typing import ClassVar, Literal
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from acker.core.errors import BoltError
 from acker.core.quoting import sql_name
-from acker.core.schemas import component_of, stream
+from acker.core.schemas import STREAM_PROPERTIES, component_of, stream
 from acker.journal.batch import Batch
 from acker.journal.journal import Journal
+from acker.spark.columns import bound_literal
+from acker.spark.delta import append
 from acker.spark.streams import tuples, user_columns
+
+_WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
+_UNREADABLE = ("variant", "geometry", "geography")  # for Polars
 
 GroupingKind = Literal["shuffle", "fields", "global", "all"]
 BadRows = Mapping[int, str]  # root -> why a row of it raises
@@ -122,6 +130,25 @@ class Component(Stream, ABC):
         """
         return user_columns(rows)
 
+    def write(self, work: "Work") -> None:
+        """Append a batch's rows to the component's stream, in one commit with the batch's number.
+
+        Rows that raise fail their messages and no others.
+
+        Raises:
+            BoltError: the component broke its contract, or fails on too many messages.
+            PySparkException: an error that no message causes.
+        """
+        bad: BadRows = {}
+        while True:
+            rows = self.rows(work, bad)
+            try:
+                _append_rows(work, self, rows)
+            except PySparkException as error:
+                bad = self.find_bad_rows(work, bad, error)
+            else:
+                return
+
     @abstractmethod
     def rows(self, work: "Work", bad: BadRows) -> DataFrame:
         """The rows that a batch adds to the component's stream, without their column `_batch`.
@@ -199,3 +226,37 @@ def columns_of(components: Mapping[str, Component], rows: DataFrame, name: str) 
     component, _, further = name.partition(".")
     found = components.get(component)
     return user_columns(rows) if found is None else found.columns(rows, further)
+
+
+def _append_rows(work: Work, component: Component, rows: DataFrame) -> None:
+    # Spark Connect gives the strings that Python functions return the type `string collate UTF8_BINARY`,
+    # which is the default but which `deltalake` cannot read; a cast spells it as everybody else does.
+    columns = [
+        F.col(sql_name(field.name)).cast(_ddl(component, field.dataType)).alias(field.name)
+        for field in rows.schema.fields
+    ]
+    stamped = rows.select(bound_literal(work.batch.number, "_root_id", "bigint").alias("_batch"), *columns)
+    path = work.journal.store.path(stream(component.name))
+    append(stamped, path, component.name, work.batch.number, _WRITE_OPTIONS)
+
+
+def _ddl(component: Component, kind: DataType) -> str:
+    """A type in SQL, whatever its fields are called.
+
+    Raises:
+        BoltError: the log of the batch could not read a column of this type.
+    """
+    if kind.typeName() in _UNREADABLE:
+        raise BoltError(
+            f"{component.name} emits a column of type {kind.simpleString()}, which streams cannot hold: turn "
+            "it into text in the source or in the bolt.",
+            component=component.name,
+        )
+    if isinstance(kind, StructType):
+        fields = (f"{sql_name(each.name)}: {_ddl(component, each.dataType)}" for each in kind.fields)
+        return f"struct<{', '.join(fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{_ddl(component, kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_ddl(component, kind.keyType)}, {_ddl(component, kind.valueType)}>"
+    return kind.simpleString()
