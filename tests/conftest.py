@@ -5,15 +5,18 @@ All tests share one Spark server, which ends with the test run. Tests that are m
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from acker.batches.run import Run
 from acker.runtime import server
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings
+from tests.kit.places import Place, make_empty_store, states
 from tests.kit.servers import SHORT_LIVED
 
 left_out = pytest.StashKey[int]()
@@ -81,3 +84,26 @@ def environment(remote: str, tmp_path) -> dict[str, str]:
 def store_uri(tmp_path) -> str:
     """Where a test's Delta tables go."""
     return str(tmp_path / "store")
+
+
+@pytest.fixture(name="states")
+def states_of_a_run() -> Callable[[Run], list[tuple[int, int, str]]]:
+    return states
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of a store without rows."""
+    return make_empty_store(tmp_path_factory.mktemp("empty"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, spark: SparkSession, empty_store: Path) -> Place:
+    """A place of the test's own."""
+    return Place(tmp_path, spark, empty_store)
+
+
+@pytest.fixture(scope="module")
+def shared_place(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, empty_store: Path) -> Place:
+    """A place that the tests of a module share."""
+    return Place(tmp_path_factory.mktemp("place"), spark, empty_store)

@@ -6,13 +6,11 @@ kind. Cases that are marked `thorough` run with `--all-faults` only, those that 
 """
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.simulator import Crew
-from tests.kit.places import make_empty_store
 
 left_out = pytest.StashKey[Counter[str]]()
 kinds = pytest.StashKey[dict[str, str]]()  # module's path -> kind
@@ -22,12 +20,6 @@ kinds = pytest.StashKey[dict[str, str]]()  # module's path -> kind
 def crew(remote: str) -> Crew:
     """Workers for a module, which ends them."""
     return Crew(remote)
-
-
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store to be copied."""
-    return make_empty_store(tmp_path_factory.mktemp("empty"))
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from acker.batches.progress import Step
 from acker.batches.run import Run
 from acker.core.delta import Store, open_table, query
 from acker.core.ledger import NOW, newest_fold
+from acker.reports.status import status_report
 from acker.topology.topology import Topology
 
 
@@ -77,3 +78,9 @@ def states(run: Run) -> list[tuple[int, int, str]]:
     now = NOW.format(fold=fold.number if fold else 0)
     found = query(f"SELECT * FROM ledger WHERE {now}", ledger=run.store.require("ledger"))
     return sorted((row["source_offset"], row["attempt"], row["state"]) for row in found)
+
+
+def upto(run: Run) -> list[tuple[Any, ...]]:
+    """(spout, partition, emitted_upto, committed_upto, behind) of each partition, as `status` says."""
+    found = status_report(run.topology, run.store, run.clock())["positions"]
+    return [tuple(position.values()) for position in found]

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 JOB = "tests/unit/test_job.py::"
 JOURNAL = "tests/unit/test_journal.py::"
 BATCH = "tests/spark/test_batch.py::"
-CHANGES = "tests/spark/test_changes.py::"
+CHANGES = "tests/store/test_changes.py::"
+CYCLES = "tests/store/test_cycles.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
-REPLAY = "tests/spark/test_replay.py::"
+REPLAY = "tests/store/test_replay.py::"
+RUNS = "tests/spark/test_topology_runs.py::"
 RICH = "tests/spark/test_rich_bolts.py::"
 PUBLISH = "tests/spark/test_publish.py::"
 
@@ -134,10 +136,7 @@ MUTANTS = (
         "acker/journal/journal.py",
         "batch.component, span.after, span.upto)",
         "batch.component, span.after, self.logged(upstream))",
-        (
-            "tests/spark/test_topology_runs.py::"
-            "test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read",
-        ),
+        (f"{CYCLES}test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read",),
     ),
     Mutant(
         "a batch is logged before it is written",
@@ -179,7 +178,7 @@ MUTANTS = (
         "acker/spark/columns.py",
         '        attempt,\n        bound_literal(batch, "_source_offset", "bigint"),\n',
         "",
-        (f"{REPLAY}test_a_late_fail_of_one_attempt_is_not_one_of_the_next",),
+        (f"{RUNS}test_a_late_fail_of_one_attempt_is_not_one_of_the_next",),
     ),
     Mutant(
         "an anchor of another batch is taken",
@@ -279,7 +278,7 @@ MUTANTS = (
         "acker/operations/fold.py",
         "waiting=_waiting(run.topology, journal, logged),",
         "waiting={},",
-        ("tests/spark/test_outage.py::test_messages_that_wait_for_a_bolt_are_never_too_old",),
+        ("tests/store/test_outage.py::test_messages_that_wait_for_a_bolt_are_never_too_old",),
     ),
     Mutant(
         "an outage is as many turns as it had windows",
@@ -322,7 +321,7 @@ MUTANTS = (
         "acker/operations/compact.py",
         'f"live_in < {newest.number}"',
         'f"fold < {newest.number}"',
-        (f"{MAINTAIN}test_compaction_in_the_middle_of_a_batch_changes_no_result",),
+        ("tests/store/test_maintain.py::test_compaction_in_the_middle_of_a_batch_changes_no_result",),
     ),
     Mutant(
         "a trimming does not look at what is live",
@@ -347,10 +346,7 @@ MUTANTS = (
         "acker/operations/cycle.py",
         "room = min(rows, room_for_new(run.topology, journal, spout.name))",
         "room = rows",
-        (
-            "tests/spark/test_topology_runs.py::"
-            "test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read",
-        ),
+        (f"{CYCLES}test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read",),
     ),
     Mutant(
         "a message is tried again before its time",

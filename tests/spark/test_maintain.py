@@ -151,12 +151,6 @@ def test_what_a_publisher_has_yet_to_publish_stays(place, run):
 
 
 @pytest.mark.extended
-def test_what_is_younger_than_the_retention_stays(place, run):
-    a_day_later(place, run)
-    assert trim_streams(run, 3 * DAY) == {}
-
-
-@pytest.mark.extended
 def test_a_trimming_that_was_interrupted_is_carried_out_by_the_next(place, run):
     a_day_later(place, run)
     append_trim(run.store, Trim(1, dict.fromkeys(COMPONENTS, 1), {"summed": 3}), run.clock())
@@ -239,28 +233,6 @@ def test_events_go_once_they_are_folded_and_old(place, run):
         "published",
         "published",
     ]
-
-
-def test_before_anything_was_logged_there_is_nothing_to_trim(run):
-    assert (trim_streams(run, DAY), trim_events(run, DAY)) == ({}, {})
-    fold(run)
-    assert (trim_streams(run, DAY), trim_events(run, DAY)) == ({}, {})
-    publish(run)
-    compact(run)
-
-
-@pytest.mark.extended
-def test_compaction_in_the_middle_of_a_batch_changes_no_result(place, run):
-    for number in range(4, 7):
-        run_cycle(run)
-        place.add("numbers", id=[number])
-    run_spout(run, run.topology.components["numbers"])
-    saved = compact(run)
-    assert saved["events"] > 0 and saved["batches"] > 0 and saved["ledger"] > 0
-    vacuum(run, 168)
-    run_cycle(run)
-    assert place.rows("doubled") == [(2,), (4,), (6,), (8,), (10,), (12,)]
-    assert audit_report(run.topology, run.store).passed
 
 
 @pytest.mark.extended

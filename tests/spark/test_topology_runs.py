@@ -11,6 +11,7 @@ from acker.core.audit import Finding
 from acker.core.delta import query
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import CycleResult, drain, room_for_new, run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.reports.trace import trace_report
@@ -115,23 +116,6 @@ def test_the_audit_of_a_finished_topology_passes(diamond):
     )
 
 
-def test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read(place, states):
-    topology = Topology("held", max_pending=3, batch_rows=2)
-    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3, 4, 5]), key="id"))
-    kept = topology.bolt(numbers, name="kept")(lambda tuples: tuples)
-    run = place.run(topology)
-    assert [run_spout(run, numbers) for _ in range(3)] == [(1, 2), (1, 1), (0, 0)]
-    assert run_bolt(run, kept) == 2
-    result = run_cycle(run, limit=5)
-    assert (result, states(run)) == (
-        CycleResult(0, 0, 0),
-        [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")],
-    )
-    assert run_spout(run, numbers, limit=1) == (1, 1)
-    planned = [batch.input.to_json() for batch in run.snapshot().rows("component = 'kept'")]
-    assert planned == [{"numbers": {"after": 0, "upto": 1}}, {"numbers": {"after": 1, "upto": 2}}]
-
-
 def test_streams_without_statistics_are_counted_row_by_row(place, states):
     topology = Topology("plain", batch_rows=2)
     numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id"))
@@ -145,16 +129,6 @@ def test_streams_without_statistics_are_counted_row_by_row(place, states):
     assert states(run) == [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")]
 
 
-def test_a_run_goes_on_where_its_first_fold_makes_room(place, states):
-    topology = Topology("full", max_pending=2)
-    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id"))
-    kept = topology.bolt(numbers, name="kept")(lambda tuples: tuples)
-    run = place.run(topology)
-    assert (run_spout(run, numbers), run_bolt(run, kept)) == ((1, 2), 1)
-    drain(run)
-    assert states(run) == [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")]
-
-
 def test_messages_that_were_lost_before_they_were_emitted_take_no_room(place):
     file = place.folder / "files" / "a"
     file.parent.mkdir()
@@ -163,6 +137,30 @@ def test_messages_that_were_lost_before_they_were_emitted_take_no_room(place):
     lines = topology.spout("lines", FileSpout(str(file.parent)))
     run = place.run(topology, lambda step: file.unlink() if step.name == "planned" else None)
     assert (run_spout(run, lines), room_for_new(topology, run.snapshot(), "lines")) == ((1, 2), 3)
+
+
+def test_a_late_fail_of_one_attempt_is_not_one_of_the_next(place, states):
+    topology = Topology("late", retry=ExponentialBackoff(initial_seconds=60))
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
+    outage = place.folder / "outage"
+
+    def failing(tuples):
+        return tuples.withColumn("_error", fail_when(F.lit(outage.exists()), "down"))
+
+    fast, slow = (topology.bolt(numbers, name=name)(failing) for name in ("fast", "slow"))
+    run = place.run(topology)
+    outage.touch()
+    run_spout(run, numbers)
+    run_bolt(run, fast)
+    fold(run)
+    run_bolt(run, slow)
+    outage.unlink()
+    place.clock.advance(60)
+    run_spout(run, numbers)
+    fold(run)
+    assert states(run) == [(1, 1, "failed"), (1, 2, "pending")]
+    run_cycle(run)
+    assert states(run) == [(1, 1, "failed"), (1, 2, "acked")]
 
 
 @pytest.fixture(scope="module")

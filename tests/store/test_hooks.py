@@ -3,23 +3,21 @@
 import logging
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import functions as F
 
-from acker.components.anchors import fail_when
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import run_cycle, run_spout
 from acker.operations.fold import fold
-from acker.spouts import DeltaSpout
 from acker.topology.hooks import Hook, Message, Notice
-from acker.topology.topology import Topology
+from tests.kit.polars_topology import PolarsTopology, TableSource
 
 
 def unread(place, **hooks):
     """A run of a topology whose spout nobody reads, so that a fold acks what it sees emitted."""
-    topology = Topology("unread")
-    topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id"))
+    topology = PolarsTopology("unread")
+    topology.spout("numbers", TableSource(place.add("numbers", id=[1, 2, 3])))
     for name, function in hooks.items():
         getattr(topology, name)(function)
     return place.run(topology)
@@ -37,12 +35,12 @@ def messages(*offsets, attempt=1, reason=None, component=None):
 def heard(shared_place):
     """What all hooks hear, fold by fold: of 12 messages 2, 3 and 4 fail; then 2 is mended and 4 is gone."""
     place, broken, notices = shared_place, {2, 3, 4}, []
-    topology = Topology("told", retry=ExponentialBackoff(initial_seconds=60, limit=1))
-    numbers = topology.spout("numbers", DeltaSpout(place.add("told", id=list(range(1, 13))), key="id"))
+    topology = PolarsTopology("told", retry=ExponentialBackoff(initial_seconds=60, limit=1))
+    numbers = topology.spout("numbers", TableSource(place.add("told", id=list(range(1, 13)))))
 
     @topology.bolt(numbers)
     def checked(tuples):
-        return tuples.select("anchor", "id", fail_when(F.col("id").isin(list(broken)), "broken"))
+        return tuples.with_columns(_error=pl.when(pl.col("id").is_in(list(broken))).then(pl.lit("broken")))
 
     for hook in Hook:
         getattr(topology, hook)(notices.append)
@@ -130,22 +128,10 @@ def test_what_a_process_did_not_tell_when_it_ended_is_not_told_later(place):
     assert (fold(run).number, told) == (2, [])
 
 
-def test_hooks_need_no_spark(place):
-    told = []
-    run = unread(place, on_emit=told.append)
-    emit(run)
-
-    def connect():
-        raise AssertionError("Spark was asked for")
-
-    fold(replace(run, connect=connect))
-    assert [notice.count for notice in told] == [3]
-
-
 def test_messages_of_a_batch_are_emitted_once_however_many_folds_they_are_in_flight(place):
     told = []
-    topology = Topology("slow")
-    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2]), key="id"))
+    topology = PolarsTopology("slow")
+    numbers = topology.spout("numbers", TableSource(place.add("numbers", id=[1, 2])))
     topology.bolt(numbers, name="same")(lambda tuples: tuples)
     topology.on_emit(told.append)
     run = place.run(topology)
@@ -160,8 +146,8 @@ def test_messages_of_a_batch_are_emitted_once_however_many_folds_they_are_in_fli
 
 def test_messages_that_timed_out_are_told_as_retried(place):
     told = []
-    topology = Topology("late", message_timeout="1 minute", hard_timeout="1 minute", windows=1)
-    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2]), key="id"))
+    topology = PolarsTopology("late", message_timeout="1 minute", hard_timeout="1 minute", windows=1)
+    numbers = topology.spout("numbers", TableSource(place.add("numbers", id=[1, 2])))
     topology.bolt(numbers, name="same")(lambda tuples: tuples)
     topology.on_retry(told.append)
     run = place.run(topology)

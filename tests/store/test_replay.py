@@ -3,41 +3,37 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import polars as pl
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import functions as F
 
 from acker.batches.batch import finish
 from acker.batches.plan import plan
-from acker.components.anchors import fail_when
 from acker.components.spout import history
 from acker.core.delta import query
 from acker.core.errors import SettingsError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
 from acker.journal.inputs import Replay, SourceRange
-from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.cycle import run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand, plan_due
 from acker.operations.selection import Selection, select
 from acker.reports.audit import audit_report
-from acker.spouts import DeltaSpout
-from acker.topology.topology import Topology
+from tests.kit.polars_topology import PolarsTopology, TableSource
 
 BROKEN = "it's broken"
 
 
 def unreliable(place):
     """Of six messages 2 and 3 fail, and 4 does with another reason; all may be tried twice."""
-    topology = Topology("unreliable", retry=ExponentialBackoff(initial_seconds=60, limit=1))
-    numbers = topology.spout("numbers", DeltaSpout(place.path("numbers"), key="id"))
+    topology = PolarsTopology("unreliable", retry=ExponentialBackoff(initial_seconds=60, limit=1))
+    numbers = topology.spout("numbers", TableSource(place.path("numbers")))
 
     @topology.bolt(numbers)
     def checked(tuples):
-        broken = fail_when(F.col("id").isin(2, 3), BROKEN)
-        return tuples.select(
-            "anchor", "id", F.coalesce(broken, fail_when(F.col("id") == 4, "50% off")).alias("_error")
-        )
+        broken = pl.when(pl.col("id").is_in([2, 3])).then(pl.lit(BROKEN))
+        return tuples.with_columns(_error=broken.when(pl.col("id") == 4).then(pl.lit("50% off")))
 
     return topology
 
@@ -64,30 +60,6 @@ def test_what_is_due_is_emitted_once_however_often_the_spout_runs_before_a_fold(
     run_cycle(run)
     place.clock.advance(60)
     assert [run_spout(run, spout) for spout in 2 * run.topology.spouts] == [(1, 0), (0, 0)]
-
-
-def test_a_late_fail_of_one_attempt_is_not_one_of_the_next(place, states):
-    topology = Topology("late", retry=ExponentialBackoff(initial_seconds=60))
-    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
-    outage = place.folder / "outage"
-
-    def failing(tuples):
-        return tuples.withColumn("_error", fail_when(F.lit(outage.exists()), "down"))
-
-    fast, slow = (topology.bolt(numbers, name=name)(failing) for name in ("fast", "slow"))
-    run = place.run(topology)
-    outage.touch()
-    run_spout(run, numbers)
-    run_bolt(run, fast)
-    fold(run)
-    run_bolt(run, slow)
-    outage.unlink()
-    place.clock.advance(60)
-    run_spout(run, numbers)
-    fold(run)
-    assert states(run) == [(1, 1, "failed"), (1, 2, "pending")]
-    run_cycle(run)
-    assert states(run) == [(1, 1, "failed"), (1, 2, "acked")]
 
 
 def chosen(run, **conditions):

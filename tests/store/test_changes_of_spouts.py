@@ -11,8 +11,9 @@ from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
 from acker.reports.trace import trace_report
+from tests.kit.changing import CHAIN, POLARS, advance, build, failed
+from tests.kit.polars_topology import acked
 from tests.kit.stops import Stop, stopping_at
-from tests.spark.changing import CHAIN, advance, build, failed
 
 
 @pytest.fixture
@@ -21,12 +22,12 @@ def with_others(place):
     place.add("numbers", id=[1])
     place.add("others", id=[5])
     topology = build(
-        place, {"tens": ("numbers", "others"), "hundreds": ("tens",)}, spouts=("numbers", "others")
+        POLARS, place, {"tens": ("numbers", "others"), "hundreds": ("tens",)}, spouts=("numbers", "others")
     )
     run = place.run(topology)
     with pytest.raises(Stop):
         advance(replace(run, on_step=stopping_at("planned", "tens")), "others", "tens")
-    gone = build(place, {"hundreds": ("others",)}, spouts=("others",))
+    gone = build(POLARS, place, {"hundreds": ("others",)}, spouts=("others",))
     fold(place.run(gone))
     return run
 
@@ -39,7 +40,7 @@ def test_messages_of_a_spout_that_is_gone_go_on_or_say_why_not(place, with_other
     place.add("others", id=[7, 8])
     place.clock.advance(-1)  # nothing is due
     advance(with_others, "others")
-    run = place.run(build(place, CHAIN))
+    run = place.run(build(POLARS, place, CHAIN))
     place.clock.advance(1)
     drain(run)
     assert states(run) == [
@@ -52,13 +53,12 @@ def test_messages_of_a_spout_that_is_gone_go_on_or_say_why_not(place, with_other
         (8, 1, "failed"),
         (8, 2, "lost"),
     ]
-    assert place.rows("out") == [(111,), (116,)]
+    assert acked(run, "hundreds") == [(111,), (116,)]
     assert ("tens", 4, "bolt tens no longer reads others", 2) in failed(run)
 
 
-@pytest.mark.extended
 def test_messages_of_a_spout_that_is_gone_cannot_be_chosen_for_a_replay(place, with_others):
-    run = place.run(build(place, CHAIN))
+    run = place.run(build(POLARS, place, CHAIN))
     drain(run)
     story = [(entry.attempt, entry.what) for entry in trace_report(run.topology, run.store, "others:0:5")]
     assert story == [(1, "emitted"), (1, "failed by"), (1, "failed"), (2, "lost")]
@@ -68,17 +68,16 @@ def test_messages_of_a_spout_that_is_gone_cannot_be_chosen_for_a_replay(place, w
         plan_by_hand(run, replace(lost, spout="others"), "why", "me")
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize(("step", "count"), [("planned", 1), ("written", 2)])
 def test_what_a_spout_that_is_gone_has_emitted_goes_on(place, states, step, count):
     place.add("numbers", id=[1])
     place.add("others", id=[2])
     both = {"tens": ("numbers", "others")}
-    topology = build(place, both, published="tens", spouts=("numbers", "others"))
+    topology = build(POLARS, place, both, spouts=("numbers", "others"))
     stopped = place.run(topology, stopping_at(step, "others"))
     with pytest.raises(Stop):
         run_cycle(stopped)
-    run = place.run(build(place, {"tens": ("numbers",)}, published="tens"))
+    run = place.run(build(POLARS, place, {"tens": ("numbers",)}))
     drain(run)
     ends = [(1, 1, "acked"), (2, 1, "failed"), (2, 2, "lost")]
-    assert (states(run), place.rows("out")) == (ends[: 2 * count - 1], [(11,)])
+    assert (states(run), acked(run, "tens")) == (ends[: 2 * count - 1], [(11,)])

@@ -2,24 +2,23 @@
 
 from datetime import timedelta
 
+import polars as pl
 import pytest
-from pyspark.sql import functions as F
 
 from acker.core.ledger import fold_counts
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
-from acker.spouts import DeltaSpout
-from acker.topology.topology import Topology
+from tests.kit.polars_topology import PolarsTopology, TableSource
 
 TIMEOUT = timedelta(minutes=10)
 
 
 def chain(place, bolts):
     """Numbers that go through some bolts, one after the other."""
-    topology = Topology("outage", message_timeout="10 minutes")
-    stream = topology.spout("numbers", DeltaSpout(place.path("numbers"), key="id"))
+    topology = PolarsTopology("outage", message_timeout="10 minutes")
+    stream = topology.spout("numbers", TableSource(place.path("numbers")))
     for name in bolts:
-        stream = topology.bolt(stream, name=name)(lambda tuples: tuples.withColumn("id", F.col("id") + 1))
+        stream = topology.bolt(stream, name=name)(lambda tuples: tuples.with_columns(pl.col("id") + 1))
     return topology
 
 
@@ -51,7 +50,7 @@ def test_messages_that_wait_for_a_bolt_are_never_too_old(place, halfway):
 
 def test_messages_that_wait_for_nobody_are_given_a_whole_timeout_after_an_outage(place, halfway):
     run = halfway
-    run.spark.sql(f"DELETE FROM delta.`{run.store.path('streams/first')}`")  # so nobody ever takes it in
+    run.store.require("streams/first").delete()  # so nobody ever takes it in
     run_bolt(run, run.topology.components["second"])
     place.clock.advance(3 * TIMEOUT.total_seconds())
     turns = run.topology.timeouts.turns

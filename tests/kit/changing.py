@@ -4,16 +4,21 @@ Every test drives two topologies of one name over one store. Timeouts are off, s
 change itself can help a message that waits for a bolt which is gone.
 """
 
-from functools import reduce
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
 
+import polars as pl
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from acker.core.delta import query
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import run_bolt, run_spout
-from acker.spouts import DeltaSpout
+from acker.spouts import DeltaSpout, Spout
 from acker.topology.topology import Topology
+from tests.kit.polars_topology import PolarsTopology, TableSource
 
 ADDS = {"tens": 10, "hundreds": 100, "sums": 1_000, "totals": 10_000}
 CHAIN = {"tens": ("numbers",), "hundreds": ("tens",)}
@@ -23,20 +28,42 @@ AGAIN_SOON = ((1, "failed"), (2, "retrying"))
 AGAIN = [(1, 1, "failed"), (1, 2, "acked"), (2, 1, "failed"), (2, 2, "acked")]
 
 
-def adding(amount):
-    """A bolt's function that adds an amount to the numbers of all its inputs."""
+@dataclass(frozen=True)
+class Engine:
+    """What a topology is made of.
+
+    Args:
+        source: the source of a table at a path.
+        adding: a bolt's function that adds an amount to the numbers of all its inputs.
+    """
+
+    topology: type[Topology]
+    source: Callable[[str], Spout]
+    adding: Callable[[int], Callable[..., Any]]
+
+
+def _adding_in_spark(amount):
     return lambda *inputs: reduce(DataFrame.unionByName, inputs).withColumn("id", F.col("id") + amount)
 
 
-def build(place, bolts, published="hundreds", spouts=("numbers",), adds=ADDS):
-    """A topology of bolts that add; `published` goes to the table `out`."""
+def _adding_in_polars(amount):
+    return lambda *inputs: pl.concat(inputs).with_columns(pl.col("id") + amount)
+
+
+SPARK = Engine(Topology, partial(DeltaSpout, key="id"), _adding_in_spark)
+POLARS = Engine(PolarsTopology, TableSource, _adding_in_polars)
+
+
+def build(engine, place, bolts, published=None, spouts=("numbers",), adds=ADDS):
+    """A topology of bolts that add; where one is `published`, it is so to the table `out`."""
     retry = ExponentialBackoff(initial_seconds=0, limit=5)
-    topology = Topology("changing", message_timeout=None, retry=retry)
+    topology = engine.topology("changing", message_timeout=None, retry=retry)
     for spout in spouts:
-        topology.spout(spout, DeltaSpout(place.path(spout), key="id"))
+        topology.spout(spout, engine.source(place.path(spout)))
     for name, inputs in bolts.items():
-        topology.bolt(*inputs, name=name)(adding(adds[name]))
-    topology.publish(published, to=place.path("out"))
+        topology.bolt(*inputs, name=name)(engine.adding(adds[name]))
+    if published:
+        topology.publish(published, to=place.path("out"))
     return topology
 
 

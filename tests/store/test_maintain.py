@@ -1,0 +1,52 @@
+"""Maintenance that needs no Spark: the store's own tables become smaller, and no result changes."""
+
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from acker.operations.compact import compact
+from acker.operations.cycle import run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.trim import trim_events, trim_streams
+from acker.reports.audit import audit_report
+from tests.kit.polars_topology import PolarsTopology, TableSource, acked
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def run(place):
+    """Numbers that are doubled."""
+    topology = PolarsTopology("kept", message_timeout=None)
+    numbers = topology.spout("numbers", TableSource(place.add("numbers", id=[1, 2, 3])))
+    topology.bolt(numbers, name="doubled")(lambda tuples: tuples.with_columns(pl.col("id") * 2))
+    return place.run(topology)
+
+
+def test_what_is_younger_than_the_retention_stays(place, run):
+    run_cycle(run)
+    place.clock.advance(2 * 86_400)
+    place.add("numbers", id=[4])
+    run_cycle(run)
+    assert trim_streams(run, 3 * DAY) == {}
+
+
+def test_before_anything_was_logged_there_is_nothing_to_trim(run):
+    assert (trim_streams(run, DAY), trim_events(run, DAY)) == ({}, {})
+    fold(run)
+    assert (trim_streams(run, DAY), trim_events(run, DAY)) == ({}, {})
+    compact(run)
+
+
+def test_compaction_in_the_middle_of_a_batch_changes_no_result(place, run, states):
+    for number in range(4, 7):
+        run_cycle(run)
+        place.add("numbers", id=[number])
+    run_spout(run, run.topology.components["numbers"])
+    saved = compact(run)
+    assert saved["events"] > 0 and saved["batches"] > 0 and saved["ledger"] > 0
+    run_cycle(run)
+    assert states(run) == [(number, 1, "acked") for number in range(1, 7)]
+    assert acked(run, "doubled") == [(2,), (4,), (6,), (8,), (10,), (12,)]
+    assert audit_report(run.topology, run.store).passed
