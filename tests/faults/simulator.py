@@ -1,7 +1,7 @@
-"""Plays a story against the real system and judges how it ends.
+"""Simulates a run with processes against the real system and judges how it ends.
 
 The judges are `audit`, invariants of the tables, the plain acker over every recorded event, fold by fold,
-and the story's own plain computation of what is published.
+and the run's own plain computation of what is published.
 """
 
 import shutil
@@ -24,8 +24,8 @@ from acker.core.schemas import is_tuple, stream
 from acker.operations.fold import waiting_batches
 from acker.runtime.sessions import connect
 from tests.faults.judge import faults, newest_rows
+from tests.faults.random_runs import Action, SimulatedRun
 from tests.faults.shapes import Message, Shape, build, published, wanted
-from tests.faults.stories import Action, Story
 from tests.faults.worker import Order, Reply, Worker
 from tests.kit.histories import written
 
@@ -140,13 +140,13 @@ def _waiting(run: Run, logged: dict[str, int]) -> set[int]:
     return roots - {None}
 
 
-class Player:
-    """Plays one story."""
+class Simulator:
+    """Simulates one run."""
 
-    def __init__(self, story: Story, crew: Crew, empty_store: Path) -> None:
-        self.story = story
+    def __init__(self, run: SimulatedRun, crew: Crew, empty_store: Path) -> None:
+        self.run = run
         self.crew = crew
-        self.shape = story.shape
+        self.shape = run.shape
         self.now = START
         self.store = Store(self.shape.store, "sim")
         self.follower = Follower()
@@ -157,10 +157,10 @@ class Player:
         Path(self.shape.folder).mkdir(parents=True)
         shutil.copytree(empty_store, self.store.path(""))
 
-    def play(self) -> list[str]:
-        """Play the story, and return what is wrong with its end."""
+    def simulate(self) -> list[str]:
+        """Let all happen, and return what is wrong with the end."""
         try:
-            for action in self.story.actions:
+            for action in self.run.actions:
                 self.act(action)
         except Exception:
             for worker in (self.worker, self.late[0] if self.late else self.worker):
@@ -190,7 +190,7 @@ class Player:
             rows = [
                 {"id": number, "key": key, "v": v}
                 for number in range(first, first + count)
-                for key, v in [self.story.messages[f"{spout}/{number}"]]
+                for key, v in [self.run.messages[f"{spout}/{number}"]]
             ]
             write_deltalake(f"{self.shape.folder}/{spout}", pa.Table.from_pylist(rows), mode="append")
 
@@ -232,34 +232,34 @@ class Player:
 
     def _judge(self) -> list[str]:
         self._follow()
-        trimmed = "trim" in self.story.features
+        trimmed = "trim" in self.run.features
         topology = build(self.shape)
         found = [
             each
             for each in faults(topology, self.store)
             if not (trimmed and each.startswith("acked without proof"))
         ]
-        return found + wrong_states(self.story, self.store) + wrong_rows(self.shape, self.story)
+        return found + wrong_states(self.run, self.store) + wrong_rows(self.shape, self.run)
 
 
 def final_states(store: Store) -> dict[Message, str]:
     return {f"{row['spout']}/{row['source_offset']}": row["state"] for row in newest_rows(store)}
 
 
-def wrong_states(story: Story, store: Store) -> list[str]:
+def wrong_states(run: SimulatedRun, store: Store) -> list[str]:
     """Messages that are not what they must be; one whose partner is given up must only not be acked."""
     states = final_states(store)
-    every = story.shape.untracked
-    tracked = {m for m, (key, _) in story.messages.items() if not (every and key % every == 0)}
+    every = run.shape.untracked
+    tracked = {m for m, (key, _) in run.messages.items() if not (every and key % every == 0)}
     found = [f"{message} is in the ledger" for message in set(states) - tracked]
-    acked = story.acked | story.revived
+    acked = run.acked | run.revived
     for message in sorted(tracked):
         state = states.get(message)
         want = (
             {"acked"}
             if message in acked
             else {"dead_letter"}
-            if message in story.dead
+            if message in run.dead
             else set(State) - {"acked"}
         )
         if state not in want:
@@ -267,11 +267,11 @@ def wrong_states(story: Story, store: Store) -> list[str]:
     return found
 
 
-def wrong_rows(shape: Shape, story: Story) -> list[str]:
+def wrong_rows(shape: Shape, run: SimulatedRun) -> list[str]:
     """Rows that are published and must not be, or that are missing."""
     found = []
     have = published(shape)
-    for name, want in wanted(shape, story.messages, story.acked | story.revived).items():
+    for name, want in wanted(shape, run.messages, run.acked | run.revived).items():
         found += [f"{name} lacks {row}" for row in (want - have[name]).elements()]
         found += [f"{name} must not have {row}" for row in (have[name] - want).elements()]
     return found

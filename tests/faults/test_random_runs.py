@@ -1,4 +1,4 @@
-"""Random runs: from one seed a topology, its faults, crashes and changes, played to the end and judged.
+"""Random runs: from one seed a topology, its faults, crashes and changes, simulated to its end and judged.
 
 One seed alone: `make test-faults ARGS="-k 'seed_17]'"`.
 """
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.faults.random_runs import SimulatedRun, random_run
 from tests.faults.side_by_side import SideBySide
-from tests.faults.simulator import Player
-from tests.faults.stories import Story, story
+from tests.faults.simulator import Simulator
 
 KIND = "random runs"
 FIRST = int(os.environ.get("FAULTS_FIRST_SEED", "1"))
@@ -64,34 +64,34 @@ def cases() -> Iterator[object]:
 
 
 @pytest.fixture(scope="module")
-def played(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[int, str]]:
+def simulated(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[int, str]]:
     """All seeds that are asked for, under way, and what is wrong with the end of each."""
     folder = tmp_path_factory.mktemp("seeds")
 
-    def play(seed: int) -> str:
-        told = story(seed, str(folder / f"seed_{seed}"))
-        player = Player(told, crew, empty_store)
+    def simulate(seed: int) -> str:
+        run = random_run(seed, str(folder / f"seed_{seed}"))
+        simulator = Simulator(run, crew, empty_store)
         try:
-            wrong = player.play()
+            wrong = simulator.simulate()
         except Exception:
             wrong = [traceback.format_exc()]
-        return "\n".join([str(told), *player.said, "wrong:", *wrong]) if wrong else ""
+        return "\n".join([str(run), *simulator.said, "wrong:", *wrong]) if wrong else ""
 
-    found = SideBySide(AT_ONCE, play, [each["seed"] for each in asked])
+    found = SideBySide(AT_ONCE, simulate, [each["seed"] for each in asked])
     yield found
-    crew.end()  # so that a run which is interrupted waits for no story's end
+    crew.end()  # so that a run which is interrupted waits for no simulation's end
     found.stop()
 
 
 @pytest.mark.parametrize("seed", list(cases()))
-def test_a_random_run_ends_as_a_plain_computation_says(seed: int, played: SideBySide[int, str]):
-    wrong = played.end(seed)
+def test_a_random_run_ends_as_a_plain_computation_says(seed: int, simulated: SideBySide[int, str]):
+    wrong = simulated.end(seed)
     assert not wrong, wrong
 
 
 def test_nothing_that_may_happen_is_missing_from_the_seeds(capsys):
-    stories: list[Story] = [story(seed, "/nowhere") for seed in range(1, 1 + USUAL_COUNT)]
-    counts = Counter(feature for each in stories for feature in each.features)
+    runs: list[SimulatedRun] = [random_run(seed, "/nowhere") for seed in range(1, 1 + USUAL_COUNT)]
+    counts = Counter(feature for each in runs for feature in each.features)
     with capsys.disabled():
         found = ", ".join(f"{n} {what}" for what, n in sorted(counts.items()))
         print(f"\nof {USUAL_COUNT} random runs: {found}")

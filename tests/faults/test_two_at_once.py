@@ -17,10 +17,10 @@ import pytest
 from acker.core.delta import Store, query
 from acker.core.events import State
 from tests.faults.judge import faults
+from tests.faults.random_runs import Action, SimulatedRun
 from tests.faults.shapes import Node, Shape, build
 from tests.faults.side_by_side import SideBySide
-from tests.faults.simulator import START, TRIES, Crew, Follower, Player, wrong_rows, wrong_states
-from tests.faults.stories import Action, Story
+from tests.faults.simulator import START, TRIES, Crew, Follower, Simulator, wrong_rows, wrong_states
 from tests.faults.worker import Order, Worker
 
 KIND = "two at once"
@@ -67,7 +67,7 @@ VACUUM = Order("vacuum", options={"retention_hours": 168})
 CHANGED_RUN, CHANGED_FOLD = Order("cycle under another topology"), Order("fold under another topology")
 
 # What is done at once, and how far the store is: messages are fed, logged, folded, published, and fed anew.
-CASES = {
+PAIRS = {
     "two runs": (RUN, RUN, "fed"),
     "two runs that replay": (RUN, RUN, "folded"),
     "two folds": (FOLD, FOLD, "logged"),
@@ -98,91 +98,91 @@ STAGES = ("fed", "spouts logged", "logged", "folded", "published")
 
 
 @dataclass(frozen=True)
-class Trial:
-    case: str
+class Case:
+    pair: str
     shape: str
     offset: float  # by how much the second begins later
 
     def __str__(self) -> str:
-        return f"{self.case}-{self.shape}-{self.offset:g}".replace(" ", "_")
+        return f"{self.pair}-{self.shape}-{self.offset:g}".replace(" ", "_")
 
 
-def trials() -> Iterator[object]:
-    """Every case with every topology and offset.
+def cases() -> Iterator[object]:
+    """Every pair with every topology and offset.
 
-    Every second case is not thorough with one of each, and every eighth not extended either.
+    Every second pair is not thorough with one of each, and every eighth not extended either.
     """
-    for number, case in enumerate(CASES):
+    for number, pair in enumerate(PAIRS):
         for index, shape in enumerate(SHAPES):
             for turn, offset in enumerate(OFFSETS_SECONDS):
                 is_one = index == number // 2 % len(SHAPES) and turn == number % len(OFFSETS_SECONDS)
                 often = is_one and number % 2 == 0
                 marks = [] if often else [pytest.mark.thorough]
                 marks += [pytest.mark.extended] if number % 8 else []
-                trial = Trial(case, shape, offset)
-                yield pytest.param(trial, marks=marks, id=str(trial))
+                case = Case(pair, shape, offset)
+                yield pytest.param(case, marks=marks, id=str(case))
 
 
-def told(shape: Shape) -> Story:
+def simulated(shape: Shape) -> SimulatedRun:
     """Messages 1 to 6 of every spout, of which all are acked in the end."""
     messages = {f"{spout}/{n}": (n, 17 * n + 5) for spout in shape.spouts for n in range(1, 7)}
-    return Story(0, shape, messages, acked=set(messages))
+    return SimulatedRun(0, shape, messages, acked=set(messages))
 
 
-class Trials:
-    """Trials, each on a copy of a prepared store."""
+class Cases:
+    """Cases, each on a copy of a prepared store."""
 
-    def __init__(self, items: list[Trial], crew: Crew, folder: Path, empty_store: Path) -> None:
+    def __init__(self, items: list[Case], crew: Crew, folder: Path, empty_store: Path) -> None:
         self.crew = crew
         self.folder = folder
         self.empty_store = empty_store
-        for name in dict.fromkeys(trial.shape for trial in items):
+        for name in dict.fromkeys(case.shape for case in items):
             self._prepare(name)
 
     def _prepare(self, name: str) -> None:
         """A folder per stage of a topology's first messages."""
         shape = SHAPES[name](str(self.folder / name))
-        player = Player(told(shape), self.crew, self.empty_store)
+        simulator = Simulator(simulated(shape), self.crew, self.empty_store)
         bolts = [node.name for node in shape.nodes]
-        player.act(Action("feed", 4))
+        simulator.act(Action("feed", 4))
         self._keep(name, "fed")
-        player.act(Action("do", order=Order("steps", options={"names": list(shape.spouts)})))
+        simulator.act(Action("do", order=Order("steps", options={"names": list(shape.spouts)})))
         self._keep(name, "spouts logged")
-        player.act(Action("do", order=Order("steps", options={"names": bolts})))
+        simulator.act(Action("do", order=Order("steps", options={"names": bolts})))
         self._keep(name, "logged")
-        player.act(Action("do", order=FOLD))
+        simulator.act(Action("do", order=FOLD))
         self._keep(name, "folded")
-        player.act(Action("do", order=Order("drain")))
-        player.act(Action("feed", 2))
+        simulator.act(Action("do", order=Order("drain")))
+        simulator.act(Action("feed", 2))
         self._keep(name, "published")
-        self.crew.give(player.worker)
+        self.crew.give(simulator.worker)
 
     def _keep(self, name: str, stage: str) -> None:
         shutil.copytree(self.folder / name, self.folder / f"{name} {stage}")
 
-    def make(self, trial: Trial) -> str:
-        """What is wrong with the end of a trial."""
-        first, second, stage = CASES[trial.case]
-        folder = self.folder / str(trial)
-        shutil.copytree(self.folder / f"{trial.shape} {stage}", folder)
-        shape = SHAPES[trial.shape](str(folder))
+    def make(self, case: Case) -> str:
+        """What is wrong with the end of a case."""
+        first, second, stage = PAIRS[case.pair]
+        folder = self.folder / str(case)
+        shutil.copytree(self.folder / f"{case.shape} {stage}", folder)
+        shape = SHAPES[case.shape](str(folder))
         workers = [self.crew.take(), self.crew.take()]
         try:
-            wrong = self._made(shape, workers, (first, second), trial.offset, is_fed=stage == "published")
+            wrong = self._made(shape, workers, (first, second), case.offset, is_fed=stage == "published")
         except Exception:
             wrong = [traceback.format_exc()]
         for worker in workers:
             worker.end() if wrong else self.crew.give(worker)
-        return "\n".join([str(trial), *wrong]) if wrong else ""
+        return "\n".join([str(case), *wrong]) if wrong else ""
 
     def _made(
         self, shape: Shape, workers: list[Worker], orders: tuple[Order, Order], offset: float, is_fed: bool
     ) -> list[str]:
         now = START + timedelta(days=3 if TRIM in orders else 0)
-        story = told(shape)
+        run = simulated(shape)
         if not is_fed:
-            story.messages = {m: v for m, v in story.messages.items() if int(m.partition("/")[2]) <= 4}
-            story.acked = set(story.messages)
+            run.messages = {m: v for m, v in run.messages.items() if int(m.partition("/")[2]) <= 4}
+            run.acked = set(run.messages)
         begin = time.monotonic() + NOTICE_SECONDS
         shapes = [_changed(shape) if "another" in order.what else shape for order in orders]
         actual = [_plain(order, shape) for order in orders]
@@ -199,7 +199,7 @@ class Trials:
         workers[1].send(shapes[1], now, Order("drain"))
         workers[1].hear()
         store = Store(shape.store, "sim")
-        found = faults(build(shapes[1]), store) + wrong_states(story, store) + wrong_rows(shape, story)
+        found = faults(build(shapes[1]), store) + wrong_states(run, store) + wrong_rows(shape, run)
         attempts = 2 + (ACKED in orders) + 2 * (shapes[0] != shapes[1])
         found += _emitted_too_often(store, attempts)
         if not any(order.what in MAINTENANCE for order in orders) and shapes == [shape, shape]:
@@ -229,17 +229,17 @@ def _emitted_too_often(store: Store, attempts: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def made(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[Trial, str]]:
-    """All trials that are asked for, under way, and what is wrong with the end of each."""
-    wanted = [each["trial"] for each in asked]
-    maker = Trials(wanted, crew, tmp_path_factory.mktemp("trials"), empty_store)
+def made(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[Case, str]]:
+    """All cases that are asked for, under way, and what is wrong with the end of each."""
+    wanted = [each["case"] for each in asked]
+    maker = Cases(wanted, crew, tmp_path_factory.mktemp("cases"), empty_store)
     found = SideBySide(AT_ONCE, maker.make, wanted)
     yield found
-    crew.end()  # so that a run which is interrupted waits for no trial's end
+    crew.end()  # so that a run which is interrupted waits for no case's end
     found.stop()
 
 
-@pytest.mark.parametrize("trial", list(trials()))
-def test_two_at_once_do_nothing_twice(trial: Trial, made: SideBySide[Trial, str]):
-    wrong = made.end(trial)
+@pytest.mark.parametrize("case", list(cases()))
+def test_two_at_once_do_nothing_twice(case: Case, made: SideBySide[Case, str]):
+    wrong = made.end(case)
     assert not wrong, wrong

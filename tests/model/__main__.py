@@ -10,13 +10,13 @@ from tests.model.scenarios import DOUBLED, LARGE, SMALL
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     parser.add_argument("--states", type=int, default=120_000, help="of a scenario, at most")
-    parser.add_argument("--walks", type=int, default=300, help="through each of the larger scenarios")
+    parser.add_argument("--paths", type=int, default=300, help="through each of the larger scenarios")
     given = parser.parse_args()
 
     print(f"Scenarios, breadth first, up to {given.states:,} states each:")
     good = report.scenarios((*SMALL, *DOUBLED), given.states, say)
-    print(f"\nRandom walks of up to {report.WALK_STEPS} steps, each then left undisturbed:")
-    good &= report.walks(LARGE, given.walks, say)
+    print(f"\nRandom paths of up to {report.PATH_STEPS} steps, each then left undisturbed:")
+    good &= report.random_paths(LARGE, given.paths, say)
     print("\nRules, each left out, and the shortest trace that breaks something:")
     good &= report.rules(say)
     good &= report.unneeded(SMALL, 5_000, say)

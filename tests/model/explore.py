@@ -1,4 +1,4 @@
-"""Exploring a scenario: every state that can be reached, breadth first, or seeded random walks through it."""
+"""Exploring a scenario: every state that can be reached, breadth first, or seeded random paths through it."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -96,12 +96,12 @@ def path(parents: dict[State, tuple[State, str] | None], s: State) -> list[str]:
 
 
 def how_often(what: str) -> float:
-    """How often a walk considers a move: what is rare in the world is rare in it as well."""
+    """How often a random path considers a move: what is rare in the world is rare in it as well."""
     return next((share for end, share in _RARE.items() if what.endswith(end)), 1.0)
 
 
-def walk(world: Scenario, seed: int, length: int) -> Result:
-    """One random walk, and its undisturbed continuation."""
+def random_path(world: Scenario, seed: int, length: int) -> Result:
+    """One random path, and its undisturbed continuation."""
     random = Random(seed)
     s, said = begin(world), []
     continuation = Continuation(world)

@@ -1,17 +1,17 @@
-"""What the model finds, as text: scenarios, walks and rules; each part tells whether all is well."""
+"""What the model finds, as text: scenarios, random paths and rules; each part tells whether all is well."""
 
 import re
 from collections.abc import Callable, Iterable
 from time import perf_counter
 
 from tests.model.counterexamples import ALL, UNNEEDED, Counterexample
-from tests.model.explore import Result, explore, walk
+from tests.model.explore import Result, explore, random_path
 from tests.model.rules import RULES
 from tests.model.world import Scenario
 
 Say = Callable[[str], None]
 
-WALK_STEPS = 300
+PATH_STEPS = 300
 _DULL = re.compile(
     r"^(looks|runs it|chooses its input|fixes .*|takes its number.*|reads the ledger|finds it written)$"
 )
@@ -44,13 +44,13 @@ def scenarios(worlds: Iterable[Scenario], limit: int, say: Say) -> bool:
     return good
 
 
-def walks(worlds: Iterable[Scenario], number: int, say: Say) -> bool:
-    """Walk through each, with the seeds 0, 1, 2, …"""
+def random_paths(worlds: Iterable[Scenario], number: int, say: Say) -> bool:
+    """Take random paths through each, with the seeds 0, 1, 2, …"""
     good = True
     for world in worlds:
         steps = 0
         for seed in range(number):
-            found = walk(world, seed, WALK_STEPS)
+            found = random_path(world, seed, PATH_STEPS)
             steps += found.states
             if found.fault:
                 say(f"  {world.name}, seed {seed}: {found.fault}")
@@ -58,7 +58,7 @@ def walks(worlds: Iterable[Scenario], number: int, say: Say) -> bool:
                 good = False
                 break
         else:
-            say(f"  {world.name:38} {number:6,} walks, seeds 0 to {number - 1}, {steps:9,} steps")
+            say(f"  {world.name:38} {number:6,} paths, seeds 0 to {number - 1}, {steps:9,} steps")
     return good
 
 

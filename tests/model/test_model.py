@@ -4,7 +4,7 @@ import pytest
 
 from tests.model import report
 from tests.model.counterexamples import ALL, UNNEEDED, Counterexample
-from tests.model.explore import explore, walk
+from tests.model.explore import explore, random_path
 from tests.model.rules import RULES
 from tests.model.scenarios import DOUBLED, LARGE, SMALL
 from tests.model.world import Scenario
@@ -22,10 +22,10 @@ def test_nothing_breaks_while_all_rules_hold(world: Scenario) -> None:
 
 
 @pytest.mark.parametrize("world", LARGE, ids=_named)
-def test_no_walk_ends_where_anything_is_wrong(world: Scenario) -> None:
-    found = [walk(world, seed, report.WALK_STEPS) for seed in range(30)]
+def test_no_random_path_ends_where_anything_is_wrong(world: Scenario) -> None:
+    found = [random_path(world, seed, report.PATH_STEPS) for seed in range(30)]
 
-    assert [walked.fault for walked in found if walked.fault] == []
+    assert [each.fault for each in found if each.fault] == []
 
 
 @pytest.mark.parametrize("each", ALL, ids=lambda each: f"without {each.rule}")

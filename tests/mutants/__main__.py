@@ -32,7 +32,7 @@ NEEDS_SPARK = "tests/spark/"
 SENSELESS = re.compile(r'(failed on setup with ")?(SyntaxError|NameError|ImportError|ModuleNotFoundError)')
 
 
-class Trial:
+class Tree:
     """A copy of the tree in which tests run."""
 
     def __init__(self, folder: Path) -> None:
@@ -112,25 +112,25 @@ def main() -> int:
     tests = list(dict.fromkeys(test for mutant in chosen for test in mutant.tests))
     started = time.monotonic()
     with ExitStack() as stack:
-        trial = Trial(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-"))))
+        tree = Tree(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-"))))
         if any(test.startswith(NEEDS_SPARK) for test in tests):
-            home = {"PIPELINE_HOME": str(trial.home), "PIPELINE_DRIVER_MEMORY": "2g"}
+            home = {"PIPELINE_HOME": str(tree.home), "PIPELINE_DRIVER_MEMORY": "2g"}
             stack.enter_context(owned_session(Settings.from_env(home)))
-        messages, trouble = trial.run(tests)
+        messages, trouble = tree.run(tests)
         if messages or trouble:
             print("Without any mutant the tests should pass, but:", *messages, trouble, sep="\n")
             return 1
         print(f"{len(tests)} tests pass without a mutant ({time.monotonic() - started:.0f} s).\n", flush=True)
-        survivors = [mutant for mutant in chosen if not tried(trial, mutant)]
+        survivors = [mutant for mutant in chosen if not tried(tree, mutant)]
     print(f"\n{len(chosen) - len(survivors)} of {len(chosen)} mutants caught", end=" ")
     print(f"in {time.monotonic() - started:.0f} s.")
     return 1 if survivors else 0
 
 
-def tried(trial: Trial, mutant: Mutant) -> bool:
+def tried(tree: Tree, mutant: Mutant) -> bool:
     """Whether a mutant is caught; prints its row of the table."""
     started = time.monotonic()
-    fault = trial.caught(mutant)
+    fault = tree.caught(mutant)
     by = ", ".join(mutant.names) if fault is None else f"NOT CAUGHT: {fault}"
     print(f"{mutant.name:<72} {time.monotonic() - started:5.1f} s  {by}", flush=True)
     return fault is None

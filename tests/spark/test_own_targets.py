@@ -88,8 +88,8 @@ def test_a_target_of_ones_own_holds_each_fold_once_and_is_audited_and_traced(pla
     assert sorted(target.ids()) == [1, 2, 3]
     (published,) = status_report(run.topology, run.store, place.clock())["published"]
     assert published == {"component": "same", "to": target.uri, "fold": 2}
-    story = [(entry.what, entry.detail) for entry in trace_report(run.topology, run.store, "0:3")]
-    assert ("published", f"to {target.uri}") in story
+    entries = [(entry.what, entry.detail) for entry in trace_report(run.topology, run.store, "0:3")]
+    assert ("published", f"to {target.uri}") in entries
     assert audit_report(run.topology, run.store).passed
 
 

@@ -179,8 +179,8 @@ def test_a_trace_tells_who_holds_a_message_back_with_whom_it_was_joined_and_wher
     run = place.run(topology)
     place.add("lefts", id=[1], key=[10], value=["a"])
     assert drain(run) == 2  # what is held back waits for others
-    story = trace_report(topology, run.store, "lefts:0:1")
-    assert ("held back by", "pairs", 1, "1 tuples") in [told(entry) for entry in story]
+    entries = trace_report(topology, run.store, "lefts:0:1")
+    assert ("held back by", "pairs", 1, "1 tuples") in [told(entry) for entry in entries]
     place.add("rights", id=[7], key=[10], value=["A"])
     run_cycle(run)
     left, right = (trace_report(topology, run.store, message) for message in ("lefts:0:1", "rights:0:7"))

@@ -19,8 +19,8 @@ from acker.spouts import DeltaSpout, FileSpout
 from acker.topology.topology import Topology
 
 
-def story(topology, run, message):
-    """A message's story without its times: the clock stood still."""
+def trace(topology, run, message):
+    """A message's trace without its times: the clock stood still."""
     entries = trace_report(topology, run.store, message)
     return [(entry.attempt, entry.what, entry.component, entry.batch, entry.detail) for entry in entries]
 
@@ -229,7 +229,7 @@ def test_the_audit_names_the_dead_letter_with_its_component_and_reason(recovery)
 def test_a_trace_tells_a_recovered_message_from_its_first_attempt_to_its_publication(recovery, shared_place):
     topology, run, *_ = recovery
     down, squares = "the lookup is down", shared_place.path("squares")
-    assert story(topology, run, "numbers:0:2") == [
+    assert trace(topology, run, "numbers:0:2") == [
         (1, "emitted", "numbers", 1, "0 tuples in, 1 out"),
         (1, "failed by", "looked_up", 1, down),
         (1, "failed", "acker", 1, f"looked_up: {down}"),
@@ -243,7 +243,7 @@ def test_a_trace_tells_a_recovered_message_from_its_first_attempt_to_its_publica
 
 def test_a_trace_tells_why_a_message_was_given_up(recovery):
     topology, run, *_ = recovery
-    assert story(topology, run, "0:3")[-3:] == [
+    assert trace(topology, run, "0:3")[-3:] == [
         (2, "failed by", "looked_up", 2, "no number 3"),
         (2, "failed", "acker", 3, "looked_up: no number 3"),
         (2, "dead_letter", "acker", 3, "looked_up: no number 3"),

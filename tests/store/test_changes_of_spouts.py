@@ -60,8 +60,8 @@ def test_messages_of_a_spout_that_is_gone_go_on_or_say_why_not(place, with_other
 def test_messages_of_a_spout_that_is_gone_cannot_be_chosen_for_a_replay(place, with_others):
     run = place.run(build(POLARS, place, CHAIN))
     drain(run)
-    story = [(entry.attempt, entry.what) for entry in trace_report(run.topology, run.store, "others:0:5")]
-    assert story == [(1, "emitted"), (1, "failed by"), (1, "failed"), (2, "lost")]
+    entries = [(entry.attempt, entry.what) for entry in trace_report(run.topology, run.store, "others:0:5")]
+    assert entries == [(1, "emitted"), (1, "failed by"), (1, "failed"), (2, "lost")]
     lost = Selection(states=(State.LOST,))
     assert plan_by_hand(run, lost, "why", "me")[0].count == 0
     with pytest.raises(SettingsError, match="has no spout called others"):

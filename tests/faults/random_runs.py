@@ -1,4 +1,4 @@
-"""Random stories: from one seed a topology, its messages, what fails in it, and what is done to its runs."""
+"""Random runs: from one seed a topology, its messages, what fails in it, and what is done to its runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -44,7 +44,7 @@ class Action:
 
 
 @dataclass
-class Story:
+class SimulatedRun:
     """What is to happen, and what must become of it."""
 
     seed: int
@@ -65,12 +65,12 @@ class Story:
         return "\n".join(lines)
 
 
-def story(seed: int, folder: str) -> Story:
-    """The story of a seed."""
-    return _Teller(seed, folder).tell()
+def random_run(seed: int, folder: str) -> SimulatedRun:
+    """The run of a seed."""
+    return _Maker(seed, folder).make()
 
 
-class _Teller:
+class _Maker:
     def __init__(self, seed: int, folder: str) -> None:
         self.random = Random(seed)
         self.seed = seed
@@ -80,7 +80,7 @@ class _Teller:
         self.waits = False  # whether a run is paused
         self.disturbances = 0  # each may cost a message an attempt
 
-    def tell(self) -> Story:
+    def make(self) -> SimulatedRun:
         family = self.random.choices(
             ("chain", "branches", "diamond", "match", "pair", "split"), (26, 18, 14, 12, 18, 12)
         )[0]
@@ -94,7 +94,7 @@ class _Teller:
         if self.waits:
             self._resume()
         self._do("drain")
-        found = Story(self.seed, self.shape, self.messages, self.actions, self.features)
+        found = SimulatedRun(self.seed, self.shape, self.messages, self.actions, self.features)
         self._fail(found)
         return found
 
@@ -342,8 +342,8 @@ class _Teller:
 
     # What fails.
 
-    def _fail(self, found: Story) -> None:
-        """Let bolts fail some messages, in all of the story's topologies, and say what becomes of them."""
+    def _fail(self, found: SimulatedRun) -> None:
+        """Let bolts fail some messages, in all of the run's topologies, and say what becomes of them."""
         random = self.random
         rows = streams(self.shape, self.messages)
         every = self.shape.untracked
