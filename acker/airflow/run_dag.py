@@ -9,10 +9,10 @@ from acker.airflow.wiring import (
     SETTINGS,
     dag_of,
     events,
-    is_last_try,
     published,
     replayed,
     spark_task,
+    waits_for_held_batches,
 )
 from acker.runtime.manifest import ComponentManifest, Manifest
 
@@ -22,9 +22,10 @@ DOC = """\
 Runs every component once over what there is: each task takes up the batch that an earlier run left, or
 plans the next. A task that finds nothing is skipped. What the acker has found complete is published last.
 
-**When a task fails** it is tried again and resumes its batch. After the last try a bolt's batch is given
-up: its messages fail with the task's error as the reason, and are replayed. `check` fails when the acker
-is late or too many messages are in flight; it holds nothing up.
+**When a task fails** it is tried again and resumes its batch. A bolt's batch that raises through no fault of
+a row is held, and tried again later and later; no message fails for it, and the other tasks go on. `watcher`
+fails with the tasks before it, so that the run does. `check` fails while a batch is held, when the acker is
+late or too many messages are in flight; it holds nothing up.
 
 `acker status {name}` shows where each component stands.
 """
@@ -42,25 +43,27 @@ def build(manifest: Manifest) -> DAG:
                 tasks[upstream] >> tasks[component.name]
             for stream in manifest.published_by(component.name):
                 tasks[component.name] >> _publish_task(manifest, stream)
+        list(tasks.values()) >> _watcher_task()
         _check_task(manifest)
     return dag
 
 
 def _component_task(manifest: Manifest, component: ComponentManifest) -> Any:
-    def step(spark: Any) -> dict[str, int]:
+    def step(spark: Any) -> dict[str, Any]:
         from acker.airflow import tasks
 
         run = tasks.open_run(manifest.name, spark)
         if component.inputs:
-            return tasks.run_bolt(run, component.name, is_last_try())
+            return tasks.run_bolt(run, component.name, waits_for_held_batches())
         return tasks.read_source(run, component.name)
 
     return spark_task(
         component.name,
         step,
         outlets=[events(manifest)],
-        # A spout that found nothing is skipped, and the bolts still take what an earlier run left them.
-        trigger_rule="none_failed",
+        # A spout that found nothing is skipped, and a bolt may have failed. Those after it still take what
+        # earlier runs left them.
+        trigger_rule="all_done",
         doc_md=component.doc,
     )
 
@@ -75,13 +78,27 @@ def _publish_task(manifest: Manifest, stream: str) -> Any:
         f"publish_{stream}",
         step,
         outlets=[published(manifest, stream)],
-        trigger_rule="none_failed",
+        trigger_rule="all_done",
         doc_md=f"Appends what the acker has found complete to `{manifest.tables[stream]}`.",
     )
 
 
+def _watcher_task() -> Any:
+    """Airflow judges a run by its last tasks, and those after a component that failed may succeed."""
+
+    @task(
+        retries=0,
+        trigger_rule="one_failed",
+        doc_md="Fails when a spout or a bolt failed, so that the run does; else it is skipped.",
+    )
+    def watcher() -> None:
+        raise AirflowFailException("A task before this one failed: its log says why.")
+
+    return watcher()
+
+
 def _check_task(manifest: Manifest) -> Any:
-    @task(retries=0, doc_md="Fails when the acker is late or too many messages are in flight.")
+    @task(retries=0, doc_md="Fails when a batch is held, the acker is late or the backlog long.")
     def check() -> None:
         from acker.airflow import tasks
 

@@ -6,14 +6,18 @@ step returns counts, which are empty where there was nothing to do.
 
 import logging
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from acker.batches.batch import give_up
+from acker.batches.holds import check_not_held, newest_hold, reason_of
 from acker.batches.progress import Step, describe
 from acker.batches.run import Run, utc_now
+from acker.components.base import Component
 from acker.core.delta import Store
-from acker.core.ledger import fold_counts, live_counts, newest_fold
+from acker.core.ledger import fold_counts, live_counts
+from acker.journal.journal import Journal
 from acker.operations import compact as maintain
 from acker.operations import cycle, replay
 from acker.operations import fold as acking
@@ -22,6 +26,7 @@ from acker.operations.fields import Fields, text_in
 from acker.operations.publish import publish_stream
 from acker.operations.selection import Selection
 from acker.operations.trim import trim_events, trim_streams
+from acker.reports.failures import failed_in
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
 
@@ -71,29 +76,47 @@ def read_source(run: Run, spout: str) -> Counts:
     return {"batches": batches, "messages": messages} if batches else {}
 
 
-def run_bolt(run: Run, bolt: str, is_last_try: bool) -> Counts:
+def run_bolt(run: Run, bolt: str, waits: bool = False) -> dict[str, Any]:
     """Run a bolt over what its inputs have logged.
+
+    A batch that raises through no fault of a row is held. After `PIPELINE_GIVE_UP_AFTER_TRIES` tries, where
+    that is set, it is given up: its messages fail, and the bolt goes on after it.
 
     Args:
         bolt: its name.
-        is_last_try: fail the messages of a batch that raises, so that the batches after it get their turn.
-            The error is raised all the same.
+        waits: whether a batch that is held is left alone until its next try is due.
+
+    Returns:
+        `batches`, and where messages failed in them how many, `failed`, and the commonest reasons, `why`,
+        each with its number of messages.
+
+    Raises:
+        BatchHeld: the bolt waits.
     """
     component = run.topology.components[bolt]
+    journal = run.snapshot()
+    if waits:
+        check_not_held(journal, bolt, run.clock())
     try:
         batches = cycle.run_bolt(run, component)
     except Exception as error:
-        if is_last_try:
-            batch = give_up(run, component, f"given up: {_first_line(error)}")
-            if batch is not None:
-                log.error("Batch %s of %s is given up; its messages are failed.", batch.number, bolt)
+        _give_up_if_asked(run, component, error)
         raise
-    return {"batches": batches} if batches else {}
+    if not batches:
+        return {}
+    failed = failed_in(run.snapshot(), bolt, after=journal.logged(bolt))
+    if not failed.messages:
+        return {"batches": batches}
+    log.warning("%s failed %s messages: %s", bolt, f"{failed.messages:,}", failed)
+    return {"batches": batches, "failed": failed.messages, "why": failed.by_reason}
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _give_up_if_asked(run: Run, bolt: Component, error: Exception) -> None:
+    hold = newest_hold(run.snapshot(), bolt.name)
+    limit = Settings.from_env().give_up_after_tries
+    if hold is not None and limit and hold.tries >= limit:
+        give_up(run, bolt, f"given up after {hold.tries} tries: {reason_of(error)}")
+        log.error("Batch %s of %s is given up; its messages are failed.", hold.batch, bolt.name)
 
 
 def fold(run: Run) -> Counts:
@@ -153,10 +176,15 @@ def health_warnings(topology: str) -> list[str]:
     settings = Settings.from_env()
     found = load_topology(topology, settings)
     store = Store(settings.store, found.name)
-    newest = newest_fold(store)
+    journal = Journal(store, found.roles)
+    said = [
+        f"{hold}. Mend it, or fail its messages with `acker give-up {topology} {bolt.name}`."
+        for bolt in found.bolts
+        if (hold := newest_hold(journal, bolt.name)) is not None
+    ]
+    newest = journal.fold
     if newest is None:
-        return []  # the very first run makes it meanwhile
-    said: list[str] = []
+        return said  # the very first run makes it meanwhile
     counts = live_counts(newest, utc_now())
     backlog = counts.pending + counts.retrying
     if backlog > settings.backlog_allowed:

@@ -10,6 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
+from acker.core.errors import BatchHeld
 from acker.runtime.manifest import Manifest, registered_manifests
 from acker.runtime.settings import Settings
 
@@ -78,8 +79,8 @@ def dag_of(manifest: Manifest, kind: str, schedule: Any, doc: str, **options: An
     )
 
 
-def spark_task(task_id: str, step: Callable[..., dict[str, int]], **options: Any) -> Any:
-    """A task with a Spark session of its own; it is skipped where `step` finds nothing to do.
+def spark_task(task_id: str, step: Callable[..., dict[str, Any]], **options: Any) -> Any:
+    """A task with a Spark session of its own; it is skipped where `step` finds nothing to do, or waits.
 
     Args:
         task_id: the task's name.
@@ -88,13 +89,16 @@ def spark_task(task_id: str, step: Callable[..., dict[str, int]], **options: Any
     """
 
     @task.pyspark(task_id=task_id, conn_id=SPARK, **options)
-    def run_step(spark: Any) -> dict[str, int]:
-        return report(step(spark))
+    def run_step(spark: Any) -> dict[str, Any]:
+        try:
+            return report(step(spark))
+        except BatchHeld as held:
+            raise AirflowSkipException(str(held)) from held
 
     return run_step()  # type: ignore[call-arg, misc] # the operator passes the session
 
 
-def report(counts: dict[str, int]) -> dict[str, int]:
+def report(counts: dict[str, Any]) -> dict[str, Any]:
     """Attach counts to the task's outlets, or skip the task where there are none."""
     if not counts:
         raise AirflowSkipException("There was nothing to do.")
@@ -104,7 +108,7 @@ def report(counts: dict[str, int]) -> dict[str, int]:
     return counts
 
 
-def is_last_try() -> bool:
-    """Whether Airflow gives the task up when this try fails."""
-    instance = get_current_context()["ti"]
-    return bool(instance.try_number > instance.max_tries)
+def waits_for_held_batches() -> bool:
+    """Whether a try leaves a held batch alone until it is due: not where a person asked, nor on a retry."""
+    context = get_current_context()
+    return context["ti"].try_number == 1 and context["dag_run"].run_type != "manual"

@@ -11,6 +11,7 @@ from acker.batches.state import BatchState, Standing, standing
 from acker.batches.write import write
 from acker.components.base import Component
 from acker.components.collector import LONGEST_REASON
+from acker.core.errors import BoltError
 from acker.core.log import LogRequest, run_log
 from acker.journal.batch import Batch
 from acker.journal.inputs import Spans
@@ -49,18 +50,21 @@ def log(run: Run, journal: Journal, found: Standing) -> None:
     run.emit_progress("logged", batch.component, batch.number)
 
 
-def give_up(run: Run, bolt: Component, reason: str) -> Batch | None:
+def give_up(run: Run, bolt: Component, reason: str) -> Batch:
     """Fail all messages of the batch that a bolt has not finished, so that the bolt goes on after it.
 
     What the bolt had written already stands, and then the batch is only logged.
 
-    Returns:
-        The batch; None if there is none to give up.
+    Raises:
+        BoltError: it has no unfinished batch.
     """
     journal = run.snapshot()
     batch = journal.unfinished(bolt.name)
-    if batch is None:
-        return None
+    if batch is None or bolt.is_spout:
+        raise BoltError(
+            f"{bolt.name} has no batch to give up; `acker status {run.topology.name}` shows which are left.",
+            component=bolt.name,
+        )
     found = standing(run.topology, journal, batch)
     if found.state is BatchState.PLANNED:
         found = Standing(batch, BatchState.FAILING, reason[:LONGEST_REASON])

@@ -76,11 +76,15 @@ def status(result: dict[str, Any]) -> None:
         f"{result['topology']} in {result['store']}", "component", "batches logged", "to take", "newest"
     )
     for row in result["components"]:
-        logged = f"{row['logged']:,}" + (" (one unfinished)" if row["unfinished"] else "")
+        left = " (one held)" if row["held"] else " (one unfinished)" if row["unfinished"] else ""
+        logged = f"{row['logged']:,}{left}"
         waiting = ", ".join(f"{n} of {name}" for name, n in row["waiting_batches"].items() if n)
         newest = f"{row['planned_at']:%Y-%m-%d %H:%M:%S}" if row["planned_at"] else "never"
         table.add_row(row["component"], logged, waiting or "-", newest)
     console.print(table)
+    for row in result["components"]:
+        if row["held"]:
+            console.print(_text(row["held"]["says"], "red"))
     states = ", ".join(f"{n:,} {state}" for state, n in sorted(result["states"].items())) or "no messages"
     folded = (
         f"fold {result['fold']} at {result['folded_at']:%Y-%m-%d %H:%M:%S}"

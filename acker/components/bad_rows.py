@@ -21,6 +21,11 @@ from acker.core.errors import BoltError
 MOST_BAD = 32  # past this the bolt is at fault and not the rows
 _DATA_EXCEPTION = "22"  # SQLSTATE class: a value that an expression cannot take
 _RAISED = "P0001"  # SQLSTATE of raise_error and assert_true
+_NO_ROWS_FAULT = (
+    "ImportError",
+    "ModuleNotFoundError",
+    "MemoryError",
+)  # in tracebacks
 _UNLOADED = " in read_udfs"  # a worker that cannot load the function, whatever the row
 
 Frames = Mapping[str, DataFrame]  # a bolt's inputs: stream -> its tuples
@@ -30,10 +35,11 @@ Range = tuple[int, int]  # of sorted roots: from the first index to before the s
 def row_error(error: PySparkException) -> str | None:
     """The reason, where an error is the fault of a row (a value, or a UDF's exception); else None.
 
-    Everything else (a full disk, a lost executor, a missing column) is not the rows' doing.
+    Everything else (a full disk, a lost executor, a missing column or module) is not the rows' doing.
     """
     if isinstance(error, PythonException):
-        return None if _UNLOADED in str(error) else _last_line_of_traceback(str(error))
+        raised = _last_line_of_traceback(str(error))
+        return None if _UNLOADED in str(error) or raised.startswith(_NO_ROWS_FAULT) else raised
     state = error.getSqlState() or ""
     if FOREIGN_ANCHOR not in str(error) and (state.startswith(_DATA_EXCEPTION) or state == _RAISED):
         return str(error).split(" SQLSTATE:")[0].strip()[:LONGEST_REASON]

@@ -19,6 +19,8 @@ from pyspark.sql import Row
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
+# What user code raises whatever the tuple: a module that is not installed, a machine without memory.
+NO_TUPLES_FAULT = (ImportError, MemoryError)
 LONGEST_REASON = 1_000  # characters; a reason is read by people
 PLACE = ("stream", "file", "row", "batch", "since", "task")  # where a tuple lies, since when, and who has it
 _OPEN, _ACKED, _FAILED = range(3)
@@ -144,7 +146,9 @@ class Task:
         collector = Collector(self._columns)
         try:
             self._bolt.execute(tup, collector)
-        except Exception as error:  # whatever the user's code raises is the tuple's failure
+        except NO_TUPLES_FAULT:
+            raise
+        except Exception as error:  # whatever else the user's code raises is the tuple's failure
             self._fail(tup, error)
             return []
         for report, other, reason in collector.reports:

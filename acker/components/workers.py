@@ -14,6 +14,7 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 
 from acker.components.collector import (
+    NO_TUPLES_FAULT,
     PLACE,
     Columns,
     Context,
@@ -68,7 +69,9 @@ class TupleRunner:
         try:
             rows = self.function(Row(**fields)) or ()
             return [{**anchor, **named(row, self.names)} for row in rows]
-        except Exception as error:  # whatever the user's code raises is the tuple's failure
+        except NO_TUPLES_FAULT:
+            raise
+        except Exception as error:  # whatever else the user's code raises is the tuple's failure
             return [{**anchor, **failure(error)}]
 
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:

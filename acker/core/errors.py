@@ -7,6 +7,7 @@ AckerError
 ├── SettingsError    a setting or an argument with a value that cannot serve
 ├── SourceError      a source that cannot be read as a spout
 ├── BoltError        a bolt that broke its contract: no anchor, a foreign anchor, reserved columns
+├── BatchHeld        a batch that raised before, and whose next try is not due yet
 ├── StoreError       a Delta table of the store that is missing, damaged or cannot be written
 ├── ServerError      the Spark Connect server that cannot be started, found or stopped
 └── UnknownMessage   a message that the ledger has never seen
@@ -51,6 +52,10 @@ class SourceError(AckerError):
 
 class BoltError(AckerError):
     """A bolt broke its contract, so its batch cannot be trusted."""
+
+
+class BatchHeld(AckerError):
+    """A batch raised before through no fault of a row, and its next try is not due yet."""
 
 
 class StoreError(AckerError):

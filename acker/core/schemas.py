@@ -11,6 +11,7 @@ EVENTS = "events"
 LEDGER = "ledger"
 REPLAY_REQUESTS = "replay_requests"
 TRIMS = "trims"
+HOLDS = "holds"
 
 # Of every table of the store. A checkpoint every 10 commits, Delta's default, costs more than it saves. Each
 # commit lists the log, and nobody reads an old version: of a cycle a minute, 30 days, the default, would be
@@ -87,6 +88,12 @@ SCHEMAS = {
         columns="""
             trim bigint, upto map<string,bigint>, tuples map<string,bigint>, trimmed_at timestamp""",
         stats_columns="trim",
+    ),
+    HOLDS: TableSchema(
+        columns="""
+            component string, batch bigint, tries bigint, reason string, held_at timestamp,
+            tried_at timestamp, retry_at timestamp""",
+        stats_columns="component,batch",
     ),
 }
 

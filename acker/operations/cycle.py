@@ -1,16 +1,19 @@
 """Whole cycles: replay what is due, read on, run every bolt, fold, publish."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 from acker.batches.batch import finish
+from acker.batches.holds import held_if_it_raises
 from acker.batches.plan import plan, plan_bolt
 from acker.batches.run import Run
 from acker.components.base import Component
 from acker.components.spout import SpoutComponent, history
 from acker.core.delta import query
+from acker.core.errors import ServerError, StoreError
 from acker.core.ledger import fold_counts, unfolded
 from acker.core.schemas import EVENTS, LEDGER
 from acker.core.streams import held_back, rows_by_batch
@@ -38,18 +41,46 @@ class CycleResult:
 def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
     """Run every component once over what there is, fold and publish.
 
+    Where a component raises, its batch is left for the next cycle. The components after it and other branches
+    go on, and the first error is raised at the end.
+
     Args:
         limit: read at most so many new messages; None: as many as one batch of each spout takes.
     """
     messages = batches = 0
+    errors: list[Exception] = []
     for spout in run.topology.spouts:
-        done, read = run_spout(run, spout, None if limit is None else limit - messages)
-        messages += read
-        batches += done
+        with _to_go_on(errors):
+            done, read = run_spout(run, spout, None if limit is None else limit - messages)
+            messages += read
+            batches += done
     for bolt in run.topology.bolts:
-        batches += run_bolt(run, bolt)
+        with _to_go_on(errors):
+            batches += run_bolt(run, bolt)
     fold(run)
-    return CycleResult(messages, batches, publish(run))
+    commits = publish(run)
+    if errors:
+        raise errors[0]
+    return CycleResult(messages, batches, commits)
+
+
+@contextmanager
+def _to_go_on(errors: list[Exception]) -> Iterator[None]:
+    """Keep what one component raises, so that the others go on; what would stop them all is raised."""
+    try:
+        yield
+    except Exception as error:
+        if _stops_all(error):
+            raise
+        errors.append(error)
+
+
+def _stops_all(error: Exception) -> bool:
+    """Whether an error is of the store or of Spark's server, and of no component."""
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException  # which loads gRPC
+
+    # Of this very class are errors of the connection; what Spark says of a query has a class below it.
+    return isinstance(error, StoreError | ServerError) or type(error) is SparkConnectGrpcException
 
 
 def run_spout(
@@ -123,14 +154,18 @@ def emitted(journal: Journal, batch: Batch) -> int:
 
 
 def run_bolt(run: Run, bolt: Component) -> int:
-    """Run a bolt until its inputs have no logged batch that it has not taken. Returns batches run."""
+    """Run a bolt until its inputs have no logged batch that it has not taken. Returns batches run.
+
+    A batch that raises is held (`acker.batches.holds`), and the error goes on.
+    """
     count = 0
     while True:
         journal = run.snapshot()
         batch = plan_bolt(run, journal, bolt)
         if batch is None:
             return count
-        finish(run, batch, journal)
+        with held_if_it_raises(run, batch):
+            finish(run, batch, journal)
         count += 1
 
 

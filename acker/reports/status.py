@@ -4,6 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from acker.batches.holds import newest_hold
 from acker.components.base import Component
 from acker.core.delta import Store, query
 from acker.core.ledger import NOW, live_counts
@@ -60,6 +61,7 @@ def acker_status(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
 def _component_status(journal: Journal, component: Component) -> dict[str, Any]:
     planned, logged = journal.planned(component.name), journal.logged(component.name)
     newest = journal.read(component.name, logged) if logged else None
+    hold = newest_hold(journal, component.name)
     waiting = {}
     for upstream in component.inputs:
         taken = newest.spans.end(upstream) if newest else 0
@@ -73,4 +75,5 @@ def _component_status(journal: Journal, component: Component) -> dict[str, Any]:
         "unfinished": planned > logged,
         "waiting_batches": waiting,
         "planned_at": newest.planned_at if newest else None,
+        "held": {**asdict(hold), "says": str(hold)} if hold else None,
     }

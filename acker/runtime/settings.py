@@ -56,6 +56,8 @@ class Settings:
             before a run's check fails. Default: 1000000.
         acker_late_minutes: `PIPELINE_ACKER_LATE_MINUTES`, how old the newest fold may be before a run's
             check fails. Default: 15.
+        give_up_after_tries: `PIPELINE_GIVE_UP_AFTER_TRIES`, how often Airflow's task of a bolt tries a batch
+            that raises through no fault of a row before its messages are failed. Default: 0, never.
         jars: `PIPELINE_JARS`, the folder of the jars that its own server loads. Default: none, and they are
             fetched into the Python environment when a server first needs them.
     """
@@ -77,6 +79,7 @@ class Settings:
     dead_letters_allowed: int
     backlog_allowed: int
     acker_late_minutes: int
+    give_up_after_tries: int
     jars: Path | None
 
     @classmethod
@@ -113,6 +116,7 @@ class Settings:
             dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
             backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
             acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
+            give_up_after_tries=number("PIPELINE_GIVE_UP_AFTER_TRIES", 0),
             jars=_folder("PIPELINE_JARS", jars) if (jars := value("PIPELINE_JARS", "")) else None,
         )
 

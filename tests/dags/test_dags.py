@@ -114,12 +114,13 @@ def test_every_dag_file_imports(dags):
 
 def test_a_run_is_drawn_as_its_topology_is_built(dags):
     assert dags["graph"]["branches.run"] == {
-        "left": ["both"],
-        "right": ["both"],
-        "both": ["odd", "plain"],
-        "plain": ["publish_plain"],
-        "odd": ["held", "publish_odd"],
-        "held": ["publish_held.late"],
+        "left": ["both", "watcher"],
+        "right": ["both", "watcher"],
+        "both": ["odd", "plain", "watcher"],
+        "plain": ["publish_plain", "watcher"],
+        "odd": ["held", "publish_odd", "watcher"],
+        "held": ["publish_held.late", "watcher"],
+        "watcher": [],
         "publish_held.late": [],
         "publish_plain": [],
         "publish_odd": [],

@@ -17,13 +17,16 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from acker.airflow import tasks
+from acker.batches import batch as batches
 from acker.batches.run import Run
 from acker.components.anchors import collect_anchors, fail_when, merge_anchors
 from acker.components.base import Component
 from acker.components.collector import RichBolt
+from acker.core.errors import BoltError
 from acker.core.retry import ExponentialBackoff
 from acker.operations import compact as maintain
 from acker.operations.trim import trim_events, trim_streams
@@ -120,7 +123,7 @@ def _step(known: Mapping[str, Component], name: str, stream: str) -> Callable[[R
     if name in known and known[name].is_spout:
         return lambda run: tasks.read_source(run, name)
     if name in known:
-        return lambda run: tasks.run_bolt(run, name, is_last_try=False)
+        return lambda run: tasks.run_bolt(run, name)
     if name == "publish":
         return lambda run: tasks.publish(run, stream)
     return {"fold": tasks.fold, "replay": tasks.replay_due}[name]
@@ -375,13 +378,19 @@ def casts(folder: Path) -> Topology:
 
 
 def give_up(run: Run) -> None:
-    with contextlib.suppress(Exception):  # what the last try raised, for the scheduler to see
-        tasks.run_bolt(run, "cast", is_last_try=True)
+    with contextlib.suppress(BoltError):  # where it was given up before this process was killed
+        batches.give_up(run, run.topology.components["cast"], "given up by me")
+
+
+def hold(run: Run) -> None:
+    with contextlib.suppress(AnalysisException):  # which is for the scheduler to see
+        tasks.run_bolt(run, "cast")
 
 
 GIVEN_UP = scenario(
     created(casts, both(adds("texts", id=[1, 2], text=["1", "no number"]), touched("broken"))),
     steps(casts, "texts", is_tried=False),
+    Task("hold", hold, casts),
     Task("give_up", give_up, casts),
     steps(casts, "fold"),
     steps(casts, "replay", world=removed("broken"), at=20, is_tried=False),

@@ -8,8 +8,8 @@ from acker.batches.run import Run
 from acker.operations.cycle import run_cycle
 
 
-class Stop(Exception):
-    """Ends a run between two steps."""
+class Stop(BaseException):
+    """Ends a run between two steps, as the end of its process does: nothing of the run handles it."""
 
 
 def stopping_at(name: str, component: str) -> Callable[[Step], None]:

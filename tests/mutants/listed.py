@@ -12,6 +12,7 @@ JOURNAL = "tests/unit/test_journal.py::"
 BATCH = "tests/spark/test_batch.py::"
 CHANGES = "tests/store/test_changes.py::"
 CYCLES = "tests/store/test_cycles.py::"
+HOLDS = "tests/spark/test_holds.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
 REPLAY = "tests/store/test_replay.py::"
 RUNS = "tests/spark/test_topology_runs.py::"
@@ -418,6 +419,28 @@ MUTANTS = (
         '            self._fail(tup, "acked twice")\n',
         "            return\n",
         (f"{RICH}test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself",),
+    ),
+    # Batches that are held.
+    Mutant(
+        "a bolt that raises stops the others",
+        "acker/operations/cycle.py",
+        "        if _stops_all(error):\n            raise\n",
+        "        raise\n",
+        (f"{HOLDS}test_the_bolts_after_a_held_batch_and_other_branches_go_on",),
+    ),
+    Mutant(
+        "a module that is missing fails the tuple",
+        "acker/components/workers.py",
+        "        except NO_TUPLES_FAULT:\n            raise\n",
+        "",
+        (f"{HOLDS}test_a_module_that_is_not_installed_holds_the_batch",),
+    ),
+    Mutant(
+        "a scheduled task does not wait",
+        "acker/batches/holds.py",
+        "if found is not None and now < found.retry_at:",
+        "if False:",
+        (f"{HOLDS}test_a_scheduled_task_waits_for_the_next_try_and_one_by_hand_does_not",),
     ),
     # Publishing.
     Mutant(

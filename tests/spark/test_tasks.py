@@ -68,7 +68,7 @@ def test_a_spout_says_that_it_is_held_back(run: Run, caplog):
 
 def test_a_spout_goes_on_as_messages_settle(run: Run, caplog):
     tasks.read_source(run, "numbers")
-    tasks.run_bolt(run, "same", is_last_try=False)
+    tasks.run_bolt(run, "same")
     assert tasks.fold(run) == {"fold": 1, "acked": 3, "late": 0, "due": 0}
     assert tasks.publish(run, "same") == {"commits": 1}
     assert tasks.read_source(run, "numbers") == {"batches": 1, "messages": 2}
@@ -76,7 +76,7 @@ def test_a_spout_goes_on_as_messages_settle(run: Run, caplog):
 
 def test_a_fold_imports_nothing_of_spark_that_it_can_do_without(run: Run, place):
     tasks.read_source(run, "numbers")
-    tasks.run_bolt(run, "same", is_last_try=False)
+    tasks.run_bolt(run, "same")
     fold(run)
     assert tasks.replay_by_hand(run, FORM, "somebody", "again") == {"messages": 3}
     paths = os.pathsep.join([str(ROOT), str(place.folder)])

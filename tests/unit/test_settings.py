@@ -26,6 +26,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
         dead_letters_allowed=0,
         backlog_allowed=1_000_000,
         acker_late_minutes=15,
+        give_up_after_tries=0,
         jars=None,
     )
 
@@ -49,6 +50,7 @@ def test_every_variable_is_read():
         "PIPELINE_DEAD_LETTERS_ALLOWED": "5",
         "PIPELINE_BACKLOG_ALLOWED": "500",
         "PIPELINE_ACKER_LATE_MINUTES": "30",
+        "PIPELINE_GIVE_UP_AFTER_TRIES": "9",
         "PIPELINE_JARS": "/srv/jars",
     }
     assert Settings.from_env(environ) == Settings(
@@ -69,6 +71,7 @@ def test_every_variable_is_read():
         dead_letters_allowed=5,
         backlog_allowed=500,
         acker_late_minutes=30,
+        give_up_after_tries=9,
         jars=Path("/srv/jars"),
     )
 

@@ -1,0 +1,116 @@
+"""Batches that are held: what raised is no row's fault, so no message fails and the batch is tried again.
+
+Each try that raises adds a row to the table `holds`. The newest row of a batch counts until the batch is
+logged. It says when a scheduler is to try again; a person who runs the bolt need not wait.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+
+from acker.batches.run import Run
+from acker.components.collector import LONGEST_REASON
+from acker.core.delta import append_rows, last_number, query
+from acker.core.errors import AckerError, BatchHeld
+from acker.core.retry import ExponentialBackoff
+from acker.core.schemas import HOLDS, SCHEMAS
+from acker.journal.batch import Batch
+from acker.journal.journal import Journal
+
+BACKOFF = ExponentialBackoff(initial_seconds=10, multiplier=2, cap_seconds=3600, limit=None)
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A batch that is held, as its newest try left it."""
+
+    component: str
+    batch: int
+    tries: int  # that raised
+    reason: str  # the first line of what the newest of them raised
+    held_at: datetime  # when the first of them raised
+    tried_at: datetime  # when the newest of them raised
+    retry_at: datetime  # when a scheduler tries again
+
+    def __str__(self) -> str:
+        tries = "once" if self.tries == 1 else f"{self.tries:,} times"
+        return (
+            f"{self.component} holds batch {self.batch} since {self.held_at:%Y-%m-%d %H:%M} UTC, "
+            f"tried {tries}: {self.reason}"
+        )
+
+
+def newest_hold(journal: Journal, component: str) -> Hold | None:
+    """The hold of a component's unfinished batch; None where it has none or nothing has raised."""
+    number = journal.planned(component)
+    if number == journal.logged(component):
+        return None
+    return _newest(journal, component, number)
+
+
+def check_not_held(journal: Journal, component: str, now: datetime) -> None:
+    """Stop where a component's batch is held and the time of its next try has not come.
+
+    Raises:
+        BatchHeld: with what it waits for.
+    """
+    found = newest_hold(journal, component)
+    if found is not None and now < found.retry_at:
+        raise BatchHeld(
+            f"{found} The next try is at {found.retry_at:%H:%M:%S} UTC.",
+            component=component,
+            batch=found.batch,
+        )
+
+
+@contextlib.contextmanager
+def held_if_it_raises(run: Run, batch: Batch) -> Iterator[None]:
+    """Hold a batch where the work on it raises; the error goes on."""
+    try:
+        yield
+    except Exception as error:
+        # Where the store is out of reach itself, the error alone tells.
+        with contextlib.suppress(AckerError):
+            _hold(run, batch, error)
+        raise
+
+
+def _hold(run: Run, batch: Batch, error: Exception) -> None:
+    journal, now = run.snapshot(), run.clock()
+    before = _newest(journal, batch.component, batch.number)
+    tries = before.tries + 1 if before else 1
+    delay = BACKOFF.delay_seconds(tries) or 0
+    hold = Hold(
+        component=batch.component,
+        batch=batch.number,
+        tries=tries,
+        reason=reason_of(error),
+        held_at=before.held_at if before else now,
+        tried_at=now,
+        retry_at=now + timedelta(seconds=delay),
+    )
+    table = journal.require(HOLDS)
+    rows = pa.Table.from_pylist([vars(hold)], SCHEMAS[HOLDS].arrow())
+    append_rows(table, rows, hold.component, last_number(table, hold.component) + 1)
+    run.emit_progress("held", hold.component, hold.batch, reason=hold.reason)
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of what an error says."""
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:LONGEST_REASON]
+
+
+def _newest(journal: Journal, component: str, number: int) -> Hold | None:
+    table = journal.open(HOLDS)
+    if table is None:
+        return None
+    rows = query(
+        f"SELECT * FROM holds WHERE component = '{component}' AND batch = {number} "
+        "ORDER BY tries DESC, tried_at DESC LIMIT 1",
+        holds=table,
+    )
+    return Hold(**rows[0]) if rows else None
