@@ -138,7 +138,9 @@ def test_a_batch_that_is_given_up_fails_its_messages_with_who_and_why(switched, 
     dead = [(n, 1, state) for n in (1, 2, 3) for state in ("dead_letter", "failed")]
     assert states(run) == [*dead, (10, 1, "pending")]
     letters = audit_report(run.topology, run.store).dead_letters
-    assert {each.why for each in letters} == {"attempt 1 in doubled: given up by ada: the column will not come back"}
+    assert {each.why for each in letters} == {
+        "attempt 1 in doubled: given up by ada: the column will not come back"
+    }
 
 
 def test_a_batch_is_given_up_after_as_many_tries_as_the_setting_says(place, switched, states, monkeypatch):
