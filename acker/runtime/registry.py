@@ -14,7 +14,7 @@ def load_topology(name: str, settings: Settings) -> Topology:
     """The topology, validated.
 
     Args:
-        name: `package.module:attribute`, or the name of a topology in `PIPELINE_TOPOLOGIES`.
+        name: `package.module:attribute`, or the name of a registered topology.
 
     Raises:
         TopologyError: it cannot be imported, is not registered, or is not a topology.
@@ -29,7 +29,8 @@ def load_topology(name: str, settings: Settings) -> Topology:
         known = ", ".join(sorted(registered)) or "none"
         raise TopologyError(
             f"No topology is called {name}; registered are: {known}. "
-            "Add its import string to PIPELINE_TOPOLOGIES, or give that string instead of the name."
+            "Give its import string, package.module:attribute, instead of the name, or add that string to "
+            "PIPELINE_TOPOLOGIES or to [tool.acker] of pyproject.toml in the current folder."
         )
     return registered[name]
 

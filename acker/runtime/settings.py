@@ -1,4 +1,7 @@
-"""The settings of a deployment: read once from the environment, checked, and frozen."""
+"""The settings of a deployment: read once from the environment, checked, and frozen.
+
+Only the registered topologies may stand in the project's file instead.
+"""
 
 import os
 import re
@@ -7,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from acker.core.errors import SettingsError
+from acker.runtime.project import project_topologies
 
-DEFAULT_TOPOLOGIES = "pipeline.wordcount:topology"  # of the repository that a deployment is begun with
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
 
@@ -31,7 +34,8 @@ class Settings:
             absolute, since the server resolves it and has a current folder of its own. Default: `store`
             below `home`.
         topologies: `PIPELINE_TOPOLOGIES`, the registered topologies as import strings
-            `package.module:attribute`, with commas between them. Default: the word count example.
+            `package.module:attribute`, with commas between them. Default: those that `[tool.acker]` lists
+            in the current folder's `pyproject.toml`.
         remote: `SPARK_REMOTE`, the `sc://host:port` of a Spark Connect server that somebody else runs.
             Default: none, and the project starts a server of its own.
         token: `SPARK_CONNECT_AUTHENTICATE_TOKEN`, Spark's own variable: what a client has to show the
@@ -101,7 +105,7 @@ class Settings:
         return cls(
             home=home,
             store=_store(value("PIPELINE_STORE", str(home / "store"))),
-            topologies=_topologies(value("PIPELINE_TOPOLOGIES", DEFAULT_TOPOLOGIES)),
+            topologies=_topologies(value("PIPELINE_TOPOLOGIES", "")),
             remote=_remote(value("SPARK_REMOTE", "")),
             token=token,
             server_address=_address(value("PIPELINE_SERVER_ADDRESS", LOOPBACK), token),
@@ -170,14 +174,17 @@ def _store(text: str) -> str:
 
 
 def _topologies(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    for name in names:
+    setting, names = "PIPELINE_TOPOLOGIES", text.split(",")
+    if not text:
+        setting, names = "[tool.acker] of pyproject.toml", project_topologies()
+    stripped = [name.strip() for name in names]
+    for name in filter(None, stripped):
         if not _IMPORT_STRING.match(name):
             raise SettingsError(
-                f"PIPELINE_TOPOLOGIES names {name!r}, which is no import string. "
+                f"{setting} names {name!r}, which is no import string. "
                 "Write package.module:attribute, with commas between several."
             )
-    return names
+    return tuple(filter(None, stripped))
 
 
 def _remote(text: str) -> str | None:

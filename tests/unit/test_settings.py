@@ -11,7 +11,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
     assert Settings.from_env({}) == Settings(
         home=tmp_path / "data",
         store=str(tmp_path / "data" / "store"),
-        topologies=("pipeline.wordcount:topology",),
+        topologies=(),
         remote=None,
         token=None,
         server_address="127.0.0.1",
@@ -118,3 +118,40 @@ def test_the_size_of_a_command_is_a_positive_number(monkeypatch):
         monkeypatch.setenv("LINES", text)
         with pytest.raises(SettingsError, match=f"LINES is '{text}'; set it to a whole number, 1 or more"):
             positive_number("LINES", 7)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Writes the current folder's `pyproject.toml`."""
+    monkeypatch.chdir(tmp_path)
+    return (tmp_path / "pyproject.toml").write_text
+
+
+def test_a_project_registers_its_topologies_in_its_own_file(project):
+    project('[tool.acker]\ntopologies = ["pipeline.shop:topology", "a:one"]')
+    assert Settings.from_env({}).topologies == ("pipeline.shop:topology", "a:one")
+
+
+def test_the_environment_comes_before_the_project_s_file(project):
+    project('[tool.acker]\ntopologies = ["pipeline.shop:topology"]')
+    assert Settings.from_env({"PIPELINE_TOPOLOGIES": "a:one"}).topologies == ("a:one",)
+
+
+def test_a_project_s_file_without_our_table_registers_nothing(project):
+    project('[project]\nname = "shop"')
+    assert Settings.from_env({}).topologies == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[tool.acker", r"^pyproject.toml of the current folder cannot be read: .*\. Mend the file\.$"),
+        ("[tool.acker]\ntopology = []", r"^\[tool.acker\] of pyproject.toml has no setting topology\. "),
+        ('[tool.acker]\ntopologies = "a:one"', r"has topologies = 'a:one'\. Write topologies = \["),
+        ('[tool.acker]\ntopologies = ["shop"]', r"^\[tool.acker\] of pyproject.toml names 'shop', which "),
+    ],
+)
+def test_what_is_wrong_with_a_project_s_file_is_told(project, text, sentence):
+    project(text)
+    with pytest.raises(SettingsError, match=sentence):
+        Settings.from_env({})
