@@ -46,7 +46,7 @@ if ! is_done requirements.txt pyproject.toml acker/runtime/ivy.xml scripts/setup
   .venv/bin/python -m pip install --quiet --disable-pip-version-check "$uv"
   .venv/bin/uv pip install --quiet --python .venv/bin/python -r requirements.txt
   .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --editable .
-  .venv/bin/python -m acker.runtime.jars
+  .venv/bin/acker setup
   echo "$PWD" > "$stamp"
   echo "Ready: make run shows it at work, make help lists the rest."
 fi

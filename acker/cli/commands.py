@@ -18,6 +18,7 @@ import click
 from pyspark.errors import PySparkException
 
 from acker.cli import rendering as render
+from acker.cli.setup import setup
 from acker.core.delta import Store
 from acker.core.errors import AckerError
 from acker.core.ledger import fold_counts
@@ -276,3 +277,6 @@ def server(action: str, port: int | None) -> None:
             f"Spark Connect server at {found.url}, process {found.pid}." if found else "No server runs."
         )
         sys.exit(0 if found else FAILED)
+
+
+main.add_command(setup)

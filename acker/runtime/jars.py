@@ -8,7 +8,6 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acker.core.errors import ServerError
+from acker.runtime.java import check_java, java_command
 
 _IVY = Path(__file__).with_name("ivy.xml")
 
@@ -30,12 +30,6 @@ def spark_home() -> Path:
     if spec is None or spec.origin is None:
         raise ServerError("The package pyspark is missing: install acker again, with its dependencies.")
     return Path(spec.origin).parent
-
-
-def java_command() -> str:
-    """The Java that `JAVA_HOME` names, or the one on the PATH."""
-    home = os.environ.get("JAVA_HOME")
-    return f"{home}/bin/java" if home else "java"
 
 
 def default_folder() -> Path:
@@ -70,6 +64,7 @@ def _fill(folder: Path) -> None:
     expected = _IVY.read_text().count("<dependency ")
     if len(list(folder.glob("*.jar"))) == expected:
         return
+    check_java()
     with _locked(folder.with_suffix(".lock")):
         if len(list(folder.glob("*.jar"))) == expected:
             return  # another process has fetched them meanwhile
@@ -81,12 +76,7 @@ def _fill(folder: Path) -> None:
         (ivy,) = (spark_home() / "jars").glob("ivy-*.jar")
         pattern = f"{draft}/[artifact]-[revision].[ext]"
         command = [java_command(), "-jar", str(ivy), "-warn", "-ivy", str(_IVY), "-retrieve", pattern]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True)
-        except OSError as error:
-            raise ServerError(
-                "Install Java 17 or 21 and put it on the PATH or name its folder in JAVA_HOME."
-            ) from error
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0 or len(list(draft.glob("*.jar"))) != expected:
             said = (done.stdout + done.stderr).strip().splitlines()
             raise ServerError(
@@ -109,10 +99,3 @@ def _locked(path: Path) -> Iterator[None]:
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-if __name__ == "__main__":  # what `make setup` calls, so that no start waits for them
-    try:
-        jars(None)
-    except ServerError as error:
-        sys.exit(str(error))

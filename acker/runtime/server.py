@@ -23,7 +23,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from acker.core.errors import ServerError
-from acker.runtime.jars import jars, java_command, spark_home
+from acker.runtime.jars import jars, spark_home
+from acker.runtime.java import check_java
 from acker.runtime.settings import LOOPBACK, Settings
 
 _START_SECONDS = 180  # a laptop under load takes a minute; beyond this it will not come
@@ -140,7 +141,7 @@ def start(settings: Settings, owned: bool = False, port: int | None = None) -> S
             _check_token(settings, server)
             return server
         _end(settings)  # a server whose start was cut short, or that no longer answers
-        _check_java()
+        check_java()
         return _launch(settings, port or free_port(), owned)
 
 
@@ -354,15 +355,6 @@ def _environment(settings: Settings) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
     }
-
-
-def _check_java() -> None:
-    try:
-        told = subprocess.run([java_command(), "-version"], capture_output=True, text=True).stderr
-    except OSError:
-        told = ""
-    if not re.search(r'version "(17|21)[."+-]', told):
-        raise ServerError("Install Java 17 or 21 and put it on the PATH or name its folder in JAVA_HOME.")
 
 
 def free_port() -> int:

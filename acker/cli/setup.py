@@ -1,0 +1,20 @@
+"""`acker setup`: what the Spark server needs beside Python packages."""
+
+import shutil
+
+import click
+
+from acker.runtime.jars import jars
+from acker.runtime.java import check_java, java_command
+from acker.runtime.settings import Settings
+
+
+@click.command()
+def setup() -> None:
+    """Check Java and fetch the jars that the Spark server loads. Does nothing where they are there.
+
+    A server that starts without them fetches them then. PIPELINE_JARS names a folder of your own instead.
+    """
+    settings = Settings.from_env()
+    click.echo(f"Java {check_java()}: {shutil.which(java_command())}")
+    click.echo(f"Delta's jars: {jars(settings.jars)[0].parent}")
