@@ -16,8 +16,8 @@ from acker.batches.run import Run
 from acker.runtime import server
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings
+from acker.testing.session import SHORT_LIVED
 from tests.kit.places import Place, make_empty_store, states
-from tests.kit.servers import SHORT_LIVED
 
 left_out = pytest.StashKey[int]()
 

@@ -31,6 +31,10 @@ class DataFrameBolt(FunctionBolt):
     function: DataFrameFunction
     anchored: bool = True
 
+    def __call__(self, *frames: DataFrame, **named: DataFrame) -> DataFrame:
+        """Call the author's function, as if it had not been decorated."""
+        return self.function(*frames, **named)
+
     @property
     def may_be_untracked(self) -> bool:
         """See `Component`."""

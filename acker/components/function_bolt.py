@@ -29,6 +29,12 @@ class FunctionBolt(Component):
 
     function: Callable[..., Any]
 
+    def __post_init__(self) -> None:
+        # It stands where its function stood and can be called as that, so it goes by the same name.
+        names = ("__module__", "__name__", "__qualname__", "__doc__")
+        known = {name: getattr(self.function, name) for name in names if hasattr(self.function, name)}
+        vars(self).update(known, __wrapped__=self.function)
+
     @property
     def doc(self) -> str:
         """See `Component`."""

@@ -47,6 +47,10 @@ class RichBoltComponent(Component):
 
     holds_back: ClassVar[bool] = True
 
+    def __call__(self) -> RichBolt:
+        """Make an instance, as the author's class does."""
+        return self.factory()
+
     @property
     def doc(self) -> str:
         """See `Component`."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
+from typing import TypeVar
 
 from acker.components.base import Component, Grouping, Input, Stream
 from acker.components.basic_bolt import BasicBolt, TupleFunction
@@ -34,6 +35,8 @@ from acker.topology.hooks import Hook, HookFunction
 DEFAULT_BATCH_ROWS = 100_000
 _MOST_TASKS = 1_000
 _MOST_ROWS = 2**31 - 1  # the largest limit that Spark takes
+
+AnyComponent = TypeVar("AnyComponent", bound=Component)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?")
@@ -104,14 +107,12 @@ class Topology:
             reliable: which messages are tracked: all, none, or those for which a SQL condition on their
                 columns holds. The others are emitted once and forgotten, as a Storm spout's without id.
         """
-        component = SpoutComponent(name, source=source, reliable=self.reliable and reliable)
-        self._add(component)
-        return component
+        return self._add(SpoutComponent(name, source=source, reliable=self.reliable and reliable))
 
     def bolt(
         self, *inputs: Stream | str, name: str | None = None, anchored: bool = True
-    ) -> Callable[[DataFrameFunction], Component]:
-        """Add the decorated function as a DataFrame bolt.
+    ) -> Callable[[DataFrameFunction], DataFrameBolt]:
+        """Add the decorated function as a DataFrame bolt, which can still be called as the function.
 
         The function takes one DataFrame per input, each with a column `anchor`, and returns one whose
         rows keep the anchor of the tuple that they came from, or those of several by
@@ -127,7 +128,7 @@ class Topology:
             TopologyError: an input has a grouping; the function sees a whole batch.
         """
 
-        def add(function: DataFrameFunction) -> Component:
+        def add(function: DataFrameFunction) -> DataFrameBolt:
             bolt = name or function.__name__
             names = _ungrouped(bolt, inputs)
             return self._add(DataFrameBolt(bolt, names, function=function, anchored=anchored))
@@ -136,7 +137,7 @@ class Topology:
 
     def basic_bolt(
         self, *inputs: Stream | str, schema: str, name: str | None = None
-    ) -> Callable[[TupleFunction], Component]:
+    ) -> Callable[[TupleFunction], BasicBolt]:
         """Add the decorated function as a basic bolt, called with one tuple at a time.
 
         The function takes a `pyspark.sql.Row` and yields rows as dicts or tuples; what it yields is
@@ -151,7 +152,7 @@ class Topology:
             TopologyError: an input has a grouping; the function keeps nothing from tuple to tuple.
         """
 
-        def add(function: TupleFunction) -> Component:
+        def add(function: TupleFunction) -> BasicBolt:
             bolt = name or function.__name__
             return self._add(BasicBolt(bolt, _ungrouped(bolt, inputs), function=function, schema=schema))
 
@@ -164,7 +165,7 @@ class Topology:
         streams: Mapping[str, str] | None = None,
         tasks: int = 1,
         name: str | None = None,
-    ) -> Callable[[Callable[[], RichBolt]], Component]:
+    ) -> Callable[[Callable[[], RichBolt]], RichBoltComponent]:
         """Add the decorated class as a rich bolt; see `acker.RichBolt`.
 
         Args:
@@ -179,7 +180,7 @@ class Topology:
             SettingsError: there is no task.
         """
 
-        def add(factory: Callable[[], RichBolt]) -> Component:
+        def add(factory: Callable[[], RichBolt]) -> RichBoltComponent:
             bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", getattr(factory, "__name__", "")).lower()
             made = factory.func if isinstance(factory, partial) else factory
             if inspect.isabstract(made):
@@ -349,7 +350,7 @@ class Topology:
         found = self.components.get(component)
         return found is not None and (not further or further in found.streams)
 
-    def _add(self, component: Component) -> Component:
+    def _add(self, component: AnyComponent) -> AnyComponent:
         _check_name("component", component.name)
         if component.name in self.components:
             raise TopologyError(

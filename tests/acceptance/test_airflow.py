@@ -21,8 +21,8 @@ from acker.runtime.registry import load_topology
 from acker.runtime.sessions import connect
 from acker.runtime.settings import Settings
 from acker.runtime.stack import ApiError, Stack, running_stack
+from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
-from tests.kit.servers import SHORT_LIVED
 from tests.kit.waiting import wait_for
 
 TOPOLOGY = '''

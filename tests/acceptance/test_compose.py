@@ -19,8 +19,8 @@ from deltalake import write_deltalake
 from acker.core.delta import open_table, query
 from acker.runtime import process_guard as guard
 from acker.runtime import server
+from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
-from tests.kit.servers import SHORT_LIVED
 from tests.kit.waiting import wait_for
 
 TOPOLOGY = '''

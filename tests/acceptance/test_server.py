@@ -15,8 +15,8 @@ from acker.runtime import server
 from acker.runtime.jars import default_folder
 from acker.runtime.sessions import connect
 from acker.runtime.settings import Settings
+from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
-from tests.kit.servers import SHORT_LIVED
 
 START = "from acker.runtime import server; from acker.runtime.settings import Settings; "
 PRINT_STARTED = START + "print(server.start(Settings.from_env()).pid)"

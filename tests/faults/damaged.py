@@ -33,8 +33,8 @@ from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout
+from acker.testing.session import for_few_rows
 from acker.topology.topology import Topology
-from tests.kit.few_rows import for_few_rows
 from tests.kit.places import Clock
 from tests.kit.stops import Stop
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
+from acker.testing.session import SHORT_LIVED
 from tests.faults.calls import calls
 from tests.faults.crash_scenarios import SCENARIOS
 from tests.faults.crashes import (
@@ -31,7 +32,6 @@ from tests.faults.crashes import (
 from tests.faults.plays import Kill, Play, Standing, end, judge, play_through, plays_of
 from tests.faults.side_by_side import SideBySide
 from tests.faults.worker import session
-from tests.kit.servers import SHORT_LIVED
 from tests.kit.waiting import wait_for
 
 KIND = "crash points"

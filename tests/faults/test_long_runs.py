@@ -18,8 +18,8 @@ from acker.operations.cycle import run_cycle
 from acker.operations.trim import trim_events, trim_streams
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
+from acker.testing.session import for_few_rows
 from acker.topology.topology import Topology
-from tests.kit.few_rows import for_few_rows
 from tests.kit.places import Place
 
 KIND = "long runs"

@@ -33,8 +33,8 @@ from acker.operations.selection import Selection
 from acker.operations.trim import trim_events, trim_streams
 from acker.runtime.sessions import connect
 from acker.runtime.settings import Settings
+from acker.testing.session import for_few_rows
 from tests.faults.shapes import Shape, build
-from tests.kit.few_rows import for_few_rows
 from tests.kit.stops import Stop
 from tests.kit.waiting import PATIENCE_SECONDS
 

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.kit.few_rows import for_few_rows
+from acker.testing.session import for_few_rows
 
 
 @pytest.fixture(scope="session")
