@@ -163,10 +163,12 @@ class Outcome:
 
     def _places_of_roots(self) -> dict[int, tuple[int, int]]:
         """Root -> the place of the first message that settles together with it."""
-        groups: dict[int, tuple[int, int]] = {}
+        group = {row["root_id"]: row["root_id"] for row in self._ledger}
+        group |= {row["root_id"]: row["joined"] for row in self._ledger if row["joined"] is not None}
+        first: dict[int, tuple[int, int]] = {}
         for row in self._ledger:  # in the order of the messages
-            groups.setdefault(row["joined"] or row["root_id"], self._place(row))
-        return {row["root_id"]: groups[row["joined"] or row["root_id"]] for row in self._ledger}
+            first.setdefault(group[row["root_id"]], self._place(row))
+        return {root: first[joined] for root, joined in group.items()}
 
     def _first(self, roots: Sequence[int | None]) -> tuple[int, int]:
         last = (len(self._order), 0)

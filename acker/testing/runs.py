@@ -141,10 +141,9 @@ def run_topology(
     """
     topology.validate()
     spouts = {spout.name: spout for spout in topology.spouts}
-    for what, names in (("inputs", inputs), ("schema", schema or {})):
-        check_known(f"{what} of topology {topology.name} names no spout:", names, spouts)
+    check_known(f"Topology {topology.name} has no spout", [*inputs, *(schema or {})], spouts)
     spark = spark or session()
-    given = {name: inputs.get(name, []) for name in spouts}
+    given = {name: list(inputs.get(name, [])) for name in spouts}
     columns = {name: _columns(spark, spout, given[name], schema or {}) for name, spout in spouts.items()}
     with TemporaryDirectory(prefix="acker-run-") as folder:
         twin = copy.copy(topology)
@@ -203,9 +202,9 @@ def _by_input(bolt: Component, rows: Rows | Mapping[str, Rows]) -> dict[str, Row
             raise SettingsError(
                 f"Bolt {bolt.name} reads {len(bolt.inputs)} inputs; give their rows as {{{names}}}."
             )
-        return {bolt.inputs[0]: rows}
+        return {bolt.inputs[0]: list(rows)}
     check_known(f"Bolt {bolt.name} does not read", rows, bolt.inputs)
-    return {name: rows.get(name, []) for name in bolt.inputs}
+    return {name: list(rows.get(name, [])) for name in bolt.inputs}
 
 
 def _ddl(bolt: Component, schema: str | Mapping[str, str] | None) -> Mapping[str, str]:

@@ -43,6 +43,22 @@ def test_a_bolt_is_named_after_its_function(topology):
     assert topology.basic_bolt("same", schema="id bigint", name="other")(same).inputs == ("same",)
 
 
+def test_a_bolt_is_called_as_its_function(topology):
+    bolt = topology.bolt("numbers", name="first")(same)
+    assert (bolt("a", "b"), bolt.__name__, bolt.__doc__, bolt.__wrapped__) == ("a", "same", None, same)
+    each = topology.basic_bolt("first", schema="word string", name="each")(str.split)
+    none = topology.basic_bolt("first", schema="word string", name="none")(lambda tup: None)
+    assert (each("to be"), list(none("to be"))) == (["to", "be"], [])
+
+
+def test_a_rich_bolt_is_called_as_its_class(topology):
+    class Kept(RichBolt):
+        def execute(self, tup, collector):
+            collector.ack(tup)
+
+    assert type(topology.rich_bolt("numbers", schema="id bigint")(Kept)()) is Kept
+
+
 def test_a_cycle_is_named(topology):
     topology.bolt("numbers", "there", name="back")(same)
     topology.bolt("back", name="there")(same)
