@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from acker.core.errors import SourceError
 from acker.spouts import DeltaSpout, FileSpout, History
+from acker.spouts.listing import list_folder
 
 
 def after(*planned):
@@ -142,6 +143,8 @@ def test_a_missing_table_is_named(place, spark):
 # Files
 
 ODD_NAMES = {
+    "._hidden twice": b"one\n",
+    ".h/_i {j}+%20 #ü?.txt": b"one\ntwo",
     "a b.txt": b"one\ntwo\n",
     "c [d].txt": b"one\r\ntwo\r\n",
     "e 100%.txt": b"one\n\ntwo",
@@ -167,6 +170,8 @@ def folder(shared_place):
 
 def test_lines_of_files_are_counted_whatever_their_names_and_ends_and_empty_files_left_out(folder):
     assert parts(folder[1]) == [
+        ("._hidden twice", 0, 1, 1),
+        (".h/_i {j}+%20 #ü?.txt", 0, 2, 2),
         ("a b.txt", 0, 2, 2),
         ("c [d].txt", 0, 2, 2),
         ("e 100%.txt", 0, 3, 3),
@@ -181,6 +186,9 @@ def test_lines_of_files_are_counted_whatever_their_names_and_ends_and_empty_file
 def test_each_line_is_a_message_at_its_file_and_number(folder, spark):
     spout, planned = folder
     assert messages(spout.read_range(spark, planned), "value") == [
+        ("._hidden twice", 1, "one"),
+        (".h/_i {j}+%20 #ü?.txt", 1, "one"),
+        (".h/_i {j}+%20 #ü?.txt", 2, "two"),
         ("a b.txt", 1, "one"),
         ("a b.txt", 2, "two"),
         ("c [d].txt", 1, "one"),
@@ -198,15 +206,48 @@ def test_each_line_is_a_message_at_its_file_and_number(folder, spark):
 
 def test_lines_are_read_back_by_their_positions(folder, spark):
     spout, planned = folder
-    wanted = positions(("c [d].txt", 2), ("e 100%.txt", 3), ("f/j%20k.txt", 1), ("unknown.txt", 1))
+    hidden = (".h/_i {j}+%20 #ü?.txt", 2)
+    wanted = positions(hidden, ("c [d].txt", 2), ("e 100%.txt", 3), ("f/j%20k.txt", 1), ("unknown.txt", 1))
     found = spout.read_positions(spark, wanted, after(planned))
-    expected = [("c [d].txt", 2, "two"), ("e 100%.txt", 3, "two"), ("f/j%20k.txt", 1, "per cent")]
+    expected = [
+        (*hidden, "two"),
+        ("c [d].txt", 2, "two"),
+        ("e 100%.txt", 3, "two"),
+        ("f/j%20k.txt", 1, "per cent"),
+    ]
     assert messages(found, "value") == expected
 
 
 def test_a_folder_without_new_files_has_no_range(folder, spark):
     spout, planned = folder
     assert spout.next_range(spark, after(planned), 100) is None
+
+
+def test_a_file_has_the_mark_that_sparks_own_listing_gave_it(folder, spark):
+    spout, planned = folder
+    listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(spout.folder)
+    marks = listed.select(F.concat_ws(":", "length", F.unix_millis("modificationTime")))
+    assert {mark for (mark,) in marks.collect()} <= {file["mark"] for file in planned["files"]}
+
+
+def test_files_that_earlier_plans_passed_over_come_next_and_begun_ones_are_finished(place, spark):
+    root = place.folder / "earlier"
+    root.mkdir()
+    for name in ("_a.txt", "b.txt", "c.tmp"):
+        (root / name).write_text(f"{name} 1\n{name} 2\n")
+    spout = FileSpout(str(root))
+    marks = {path: file.mark for path, file in list_folder(str(root)).files.items()}
+    earlier = [
+        {"path": "b.txt", "mark": marks["b.txt"], "after": 0, "upto": 2, "end": 2},
+        {"path": "c.tmp", "mark": marks["c.tmp"], "after": 0, "upto": 1, "end": 2},
+    ]
+    planned = spout.next_range(spark, after({"files": earlier}), 9)
+    assert parts(planned) == [("c.tmp", 1, 2, 2), ("_a.txt", 0, 2, 2)]
+    assert messages(spout.read_range(spark, planned), "value") == [
+        ("_a.txt", 1, "_a.txt 1"),
+        ("_a.txt", 2, "_a.txt 2"),
+        ("c.tmp", 2, "c.tmp 2"),
+    ]
 
 
 def test_a_line_that_is_not_utf8_is_failed_and_a_long_one_is_not(place, spark):
@@ -300,12 +341,12 @@ def test_rows_of_parquet_files_are_messages(place, spark):
     root = place.folder / "parquet"
     (root / "day=1").mkdir(parents=True)
     pq.write_table(pa.table({"id": [7, 8, 9]}), root / "a b.parquet")
-    pq.write_table(pa.table({"id": [10]}), root / "day=1" / "c.parquet")
+    pq.write_table(pa.table({"id": [10]}), root / "day=1" / "_c.parquet")
     spout = FileSpout(str(root), format="parquet", glob="*.parquet")
     planned = spout.next_range(spark, after(), 2)
     assert messages(spout.read_range(spark, planned), "id") == [("a b.parquet", 1, 7), ("a b.parquet", 2, 8)]
     rest = spout.next_range(spark, after(planned, {"files": [{**planned["files"][0], "upto": 3}]}), 9)
-    assert messages(spout.read_range(spark, rest), "id") == [("day=1/c.parquet", 1, 10)]
+    assert messages(spout.read_range(spark, rest), "id") == [("day=1/_c.parquet", 1, 10)]
     assert messages(spout.read_positions(spark, positions(("a b.parquet", 3)), after(planned)), "id") == [
         ("a b.parquet", 3, 9)
     ]

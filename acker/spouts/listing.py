@@ -1,0 +1,130 @@
+"""The files of a folder, listed without Spark, so that plans, reads and status all see the same.
+
+Spark's own listing hides what begins with `_` or `.`. This one hides nothing: which files a spout leaves out
+is a rule of names, `IGNORED`, that its author can read and change.
+"""
+
+from collections import Counter
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+
+from pyarrow import ArrowException, fs
+
+from acker.core.errors import SourceError
+from acker.core.paths import absolute
+from acker.spouts.globs import first_match, matches
+
+# Names, of files and of folders, of what programs leave beside data or write before it has its name.
+IGNORED = (
+    *("_SUCCESS", "_FAILURE", "_temporary", "_committed_*", "_started_*"),  # Spark and Hadoop
+    *("_metadata", "_common_metadata", "_spark_metadata", ".*.crc", "*._COPYING_"),
+    *(".spark-staging-*", ".hive-staging*", "_delta_log", "_change_data"),
+    *("*.part", "*.partial", "*.filepart", "*.crdownload", "*.tmp", "*.temp"),  # copies that are under way
+    ".*.*.??????",  # rsync's
+    *("*~", "~$*", "#*#", ".#*", ".~lock.*#", ".*.sw?", ".ipynb_checkpoints"),  # editors
+    *(".DS_Store", ".nfs*"),  # file systems
+)
+
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names of what PyArrow knows by another
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_TEXT = "with a name that is not UTF-8"
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a folder.
+
+    Args:
+        bytes: its length.
+        changed_millis: when it was changed, in milliseconds since 1970.
+    """
+
+    bytes: int
+    changed_millis: int
+
+    @property
+    def mark(self) -> str:
+        """What tells that the file changed, as journals hold it: Hadoop knows a file by the same two."""
+        return f"{self.bytes}:{self.changed_millis}"
+
+    @property
+    def changed_at(self) -> datetime:
+        """When it was changed (UTC)."""
+        return _EPOCH + timedelta(milliseconds=self.changed_millis)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files below a folder, but for empty ones.
+
+    Args:
+        files: by their path relative to the folder, with `/` between names, in the order of these.
+        nameless: how many have a name that is no text.
+    """
+
+    files: Mapping[str, SourceFile]
+    nameless: int = 0
+
+    def without(self, paths: Container[str]) -> "Listing":
+        """The listing of the other files."""
+        return replace(self, files={path: file for path, file in self.files.items() if path not in paths})
+
+    def parted(self, glob: str, ignore: tuple[str, ...]) -> tuple[dict[str, SourceFile], Counter[str]]:
+        """The files that a spout is to read, and how many it leaves out for which reason."""
+        taken: dict[str, SourceFile] = {}
+        left_out = Counter({_NO_TEXT: self.nameless} if self.nameless else {})
+        for path, file in self.files.items():
+            names = path.split("/")
+            ignored = next(filter(None, (first_match(name, ignore) for name in names)), None)
+            reason = f"named {ignored}" if ignored else None
+            if reason is None and not matches(names[-1], glob):
+                reason = f"not named {glob}"
+            if reason is None:
+                taken[path] = file
+            else:
+                left_out[reason] += 1
+        return taken, left_out
+
+
+def list_folder(folder: str) -> Listing:
+    """What is in a folder and below it, as it stands.
+
+    Args:
+        folder: path or URI.
+
+    Raises:
+        SourceError: it cannot be listed.
+    """
+    try:
+        system, root = _opened(absolute(folder))
+        found = system.get_file_info(fs.FileSelector(root, recursive=True))
+    except (ArrowException, OSError) as error:
+        why = {FileNotFoundError: "it is not there", NotADirectoryError: "it is a file"}
+        raise SourceError(
+            f"The folder {absolute(folder)} cannot be read: {why.get(type(error), error)}."
+        ) from error
+    files: dict[str, SourceFile] = {}
+    nameless = 0
+    for each in found:
+        if not each.is_file or not each.size:
+            continue
+        try:
+            path = each.path.removeprefix(root).lstrip("/")
+        except UnicodeDecodeError:
+            nameless += 1
+            continue
+        files[path] = SourceFile(each.size, each.mtime_ns // 1_000_000)
+    return Listing(dict(sorted(files.items())), nameless)
+
+
+def _opened(folder: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a folder, and the folder's path in it."""
+    parts = urlsplit(folder)
+    if not parts.scheme:
+        return fs.LocalFileSystem(), folder
+    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    # The path is no part of the URI, in which a per cent sign would be taken for an escape.
+    system, bucket = fs.FileSystem.from_uri(f"{scheme}://{parts.netloc}")
+    return system, f"{bucket.rstrip('/')}/{parts.path.strip('/')}".rstrip("/")

@@ -1,0 +1,160 @@
+"""Which files of a folder a spout is to read, which it leaves out, and why."""
+
+import os
+
+import pytest
+
+from acker.core.errors import SourceError
+from acker.spouts import FileSpout
+from acker.spouts.globs import first_match, matches
+from acker.spouts.listing import IGNORED, SourceFile, list_folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Makes files of one byte each, and returns their folder."""
+
+    def made(*names: str) -> str:
+        for name in names:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text("x")
+        return str(tmp_path)
+
+    return made
+
+
+def taken(folder: str, glob: str = "*") -> list[str]:
+    files, _ = list_folder(folder).parted(glob, IGNORED)
+    return list(files)
+
+
+def left_out(folder: str, glob: str = "*") -> dict[str, int]:
+    _, found = list_folder(folder).parted(glob, IGNORED)
+    return dict(found)
+
+
+def test_names_that_begin_with_an_underscore_or_a_dot_are_files_as_others(folder):
+    names = (".env", "_a.csv", "__init__.py", "_day=1/b", ".git/_c", "d")
+    assert taken(folder(*names)) == [".env", ".git/_c", "__init__.py", "_a.csv", "_day=1/b", "d"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("_SUCCESS", "_SUCCESS"),
+        ("_committed_4711", "_committed_*"),
+        ("_started_4711", "_started_*"),
+        ("_temporary/0/part-0", "_temporary"),
+        ("table/_delta_log/00000000000000000000.json", "_delta_log"),
+        (".part-0.parquet.crc", ".*.crc"),
+        ("a.csv._COPYING_", "*._COPYING_"),
+        ("a.csv.part", "*.part"),
+        ("a.csv.tmp", "*.tmp"),
+        (".a.csv.Xb3d_9", ".*.*.??????"),
+        (".~lock.a.csv#", ".~lock.*#"),
+        (".a.csv.swp", ".*.sw?"),
+        ("a.csv~", "*~"),
+        (".#a.csv", ".#*"),
+    ],
+)
+def test_what_a_program_leaves_or_is_still_writing_is_left_out_with_the_pattern_of_its_name(
+    folder, name, pattern
+):
+    assert (taken(folder(name)), left_out(folder(name))) == ([], {f"named {pattern}": 1})
+
+
+def test_names_that_only_look_like_those_of_programs_are_read(folder):
+    names = ("crc", "part-0", "tmp.csv", "partial.csv", "_committed", "_deltas", ".csv", "a~b", "swp")
+    assert taken(folder(*names)) == sorted(names)
+
+
+def test_files_that_do_not_fit_the_glob_are_counted_and_the_rule_of_names_comes_first(folder):
+    root = folder("a.py", "b.txt", "c.txt", "_SUCCESS", "sub/d.py")
+    assert (taken(root, "*.py"), left_out(root, "*.py")) == (
+        ["a.py", "sub/d.py"],
+        {"named _SUCCESS": 1, "not named *.py": 2},
+    )
+
+
+def test_a_spout_can_have_a_rule_of_its_own(folder):
+    spout = FileSpout(folder("a.tmp", "b.old", "c"), ignore=("*.old",))
+    assert list(list_folder(spout.folder).parted(spout.glob, spout.ignore)[0]) == ["a.tmp", "c"]
+
+
+def test_a_file_has_its_length_and_the_millisecond_of_its_change(folder):
+    root = folder("a")
+    os.utime(f"{root}/a", ns=(0, 1_700_000_000_123_999_999))
+    assert list_folder(root).files == {"a": SourceFile(bytes=1, changed_millis=1_700_000_000_123)}
+    assert list_folder(root).files["a"].mark == "1:1700000000123"
+
+
+def test_links_are_followed_and_what_is_no_file_or_empty_is_none(folder, tmp_path):
+    root = folder("a", "sub/b")
+    (tmp_path / "to_a").symlink_to("a")
+    (tmp_path / "to_sub").symlink_to("sub")
+    (tmp_path / "to_nothing").symlink_to("nowhere")
+    (tmp_path / "empty").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    assert taken(root) == ["a", "sub/b", "to_a", "to_sub/b"]
+
+
+def test_a_name_that_is_no_text_is_counted(folder, tmp_path):
+    root = folder("a")
+    (tmp_path / os.fsdecode(b"caf\xe9")).write_text("x")
+    assert (taken(root), left_out(root)) == (["a"], {"with a name that is not UTF-8": 1})
+
+
+@pytest.mark.parametrize(
+    ("made", "why"), [("nowhere", "it is not there"), ("file", "it is a file")], ids=["missing", "file"]
+)
+def test_a_folder_that_cannot_be_listed_is_named(folder, made, why):
+    root = folder("file")
+    with pytest.raises(SourceError, match=f"^The folder {root}/{made} cannot be read: {why}[.]$"):
+        list_folder(f"{root}/{made}")
+
+
+def test_a_folder_may_be_given_as_a_uri_and_its_name_may_hold_anything(folder, tmp_path):
+    folder("odd [1] 50%20/a b")
+    for root in (
+        f"{tmp_path}/odd [1] 50%20",
+        f"file://{tmp_path}/odd [1] 50%20",
+        f"{tmp_path}/odd [1] 50%20/",
+    ):
+        assert taken(root) == ["a b"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fit", "do_not"),
+    [
+        ("*.py", ("a.py", ".py", "a\n.py"), ("a.pyc", "a/py")),
+        ("a?c", ("abc", "a\nc"), ("ac",)),
+        ("[a-c]1", ("a1", "c1"), ("d1",)),
+        ("[!a]1", ("b1",), ("a1",)),
+        ("[^a]1", ("b1",), ("a1",)),
+        ("*[/b].json", ("b.json", "x/.json"), ("a.json",)),
+        ("{a,b*}.txt", ("a.txt", "bc.txt"), ("c.txt",)),
+        ("a,b", ("a,b",), ("a",)),
+        (r"\*\{", ("*{",), ("a{",)),
+        ("a+(1)$", ("a+(1)$",), ("aa1",)),
+        ("", ("",), ("a",)),
+    ],
+)
+def test_a_pattern_is_read_as_spark_reads_it(pattern, fit, do_not):
+    assert [matches(name, pattern) for name in (*fit, *do_not)] == [True] * len(fit) + [False] * len(do_not)
+
+
+def test_the_first_pattern_that_a_name_fits_is_told():
+    assert [first_match(name, ("a", "?", "a|c")) for name in ("a", "b", "a|c", "cd")] == [
+        "a",
+        "?",
+        "a|c",
+        None,
+    ]
+    assert first_match("a", ()) is None
+
+
+@pytest.mark.parametrize("wrong", ["[a", "{a", "a\\", "[]"])
+@pytest.mark.parametrize("argument", ["glob", "ignore"])
+def test_what_is_no_pattern_is_refused_when_the_spout_is_made(argument, wrong):
+    with pytest.raises(SourceError, match=r"is not a pattern of file names\. Close every"):
+        FileSpout("folder", **{argument: wrong if argument == "glob" else (wrong,)})
