@@ -24,8 +24,8 @@ plans the next. A task that finds nothing is skipped. What the acker has found c
 
 **When a task fails** it is tried again and resumes its batch. A bolt's batch that raises through no fault of
 a row is held, and tried again later and later; no message fails for it, and the other tasks go on. `watcher`
-fails with the tasks before it, so that the run does. `check` fails while a batch is held, when the acker is
-late or too many messages are in flight; it holds nothing up.
+fails with the tasks before it, so that the run does. `check` fails while a batch is held, when the acker or
+a spout is late, or too many messages are in flight; it holds nothing up.
 
 `acker status {name}` shows where each component stands.
 """
@@ -98,7 +98,7 @@ def _watcher_task() -> Any:
 
 
 def _check_task(manifest: Manifest) -> Any:
-    @task(retries=0, doc_md="Fails when a batch is held, the acker is late or the backlog long.")
+    @task(retries=0, doc_md="Fails when a batch is held, the acker or a spout is late, or the backlog long.")
     def check() -> None:
         from acker.airflow import tasks
 

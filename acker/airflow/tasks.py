@@ -27,8 +27,10 @@ from acker.operations.publish import publish_stream
 from acker.operations.selection import Selection
 from acker.operations.trim import trim_events, trim_streams
 from acker.reports.failures import failed_in
+from acker.reports.sources import amounts, source_backlogs
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
+from acker.topology.topology import Topology
 
 Counts = dict[str, int]
 
@@ -172,7 +174,7 @@ def replay_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) -
 
 
 def health_warnings(topology: str) -> list[str]:
-    """What an operator should look at: an acker that is late, a backlog that is too long. Without Spark."""
+    """What an operator should look at, without Spark: what is late, and what has become too much."""
     settings = Settings.from_env()
     found = load_topology(topology, settings)
     store = Store(settings.store, found.name)
@@ -198,7 +200,21 @@ def health_warnings(topology: str) -> list[str]:
             f"The acker has not run since {newest.folded_at:%Y-%m-%d %H:%M} UTC: "
             f"look at the DAG {topology}.acker."
         )
-    return said
+    return said + _late_sources(found, journal, settings.source_late_minutes)
+
+
+def _late_sources(topology: Topology, journal: Journal, minutes: int) -> list[str]:
+    """The spouts with something unread for longer than so many minutes; none where that is 0."""
+    if not minutes:
+        return []
+    before = utc_now() - timedelta(minutes=minutes)
+    return [
+        f"{source.spout} has {amounts(source.unread)} unread, the oldest of "
+        f"{source.oldest:%Y-%m-%d %H:%M} UTC, longer than the {minutes:,} minutes of "
+        f"PIPELINE_SOURCE_LATE_MINUTES: look at the DAG {topology.name}.run."
+        for source in source_backlogs(topology, journal)
+        if source.unread and source.oldest and source.oldest < before
+    ]
 
 
 def trim(run: Run) -> Counts:

@@ -222,7 +222,7 @@ def audit(context: Context) -> None:
 
 @command
 def status(context: Context) -> None:
-    """Show where each component, the acker, each publisher and each partition of a source stand."""
+    """Show where each component, the acker, each publisher and each source stand, and what is unread."""
     result = status_report(context.topology, context.store, datetime.now(UTC))
     context.print(result, lambda: render.status(result))
 

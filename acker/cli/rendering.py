@@ -9,6 +9,7 @@ from rich.text import Text
 
 from acker.core.audit import Audit
 from acker.core.quoting import printable
+from acker.reports.sources import amounts
 from acker.runtime.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -97,8 +98,22 @@ def status(result: dict[str, Any]) -> None:
     by_spout: dict[str, list[dict[str, Any]]] = {}
     for row in result["positions"]:
         by_spout.setdefault(row["spout"], []).append(row)
-    for spout, rows in by_spout.items():
-        console.print(_text(f"{spout}: {_positions(rows)}"))
+    for source in result["sources"]:
+        spout = source["spout"]
+        if spout in by_spout:
+            console.print(_text(f"{spout}: {_positions(by_spout[spout])}"))
+        console.print(_text(f"{spout}: {_backlog(source)}"))
+
+
+def _backlog(source: dict[str, Any]) -> str:
+    """What a source holds that is not planned yet, and what of it is left out."""
+    if source["unknown"]:
+        return f"what is unread is unknown: {source['unknown']}"
+    said = f"{amounts(source['unread'])} unread" if source["unread"] else "nothing unread"
+    if source["oldest"]:
+        said += f", the oldest of {source['oldest']:%Y-%m-%d %H:%M:%S}"
+    left_out = ", ".join(f"{count:,} {why}" for why, count in source["left_out"].items())
+    return f"{said}; left out: {left_out}" if left_out else said
 
 
 def _positions(rows: list[dict[str, Any]]) -> str:

@@ -18,6 +18,11 @@ def sql_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def column_name(name: str) -> str:
+    """A column's name for DataFusion, which would take one without quotes for lower case."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def printable(text: str, keep: str = "") -> str:
     r"""The text with each character that a terminal would obey instead of showing it as an escape: \x1b.
 

@@ -12,12 +12,13 @@ from acker.core.schemas import LEDGER
 from acker.core.snapshot import Snapshot
 from acker.journal.journal import Journal
 from acker.reports.offsets import partition_offsets
+from acker.reports.sources import source_backlogs
 from acker.targets.base import published_fold
 from acker.topology.topology import Topology
 
 
 def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, Any]:
-    """Where each component, the acker, each publisher and each partition of a spout stand."""
+    """Where each component, the acker, each publisher, each partition and the source of a spout stand."""
     journal = Journal(store, topology.roles)
     publications = [
         {
@@ -34,6 +35,7 @@ def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, 
         "components": [_component_status(journal, component) for component in topology.order()],
         "published": publications,
         "positions": [asdict(each) for each in partition_offsets(topology, journal)],
+        "sources": [asdict(each) for each in source_backlogs(topology, journal)],
     }
 
 

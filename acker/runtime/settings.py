@@ -62,6 +62,8 @@ class Settings:
             check fails. Default: 15.
         give_up_after_tries: `PIPELINE_GIVE_UP_AFTER_TRIES`, how often Airflow's task of a bolt tries a batch
             that raises through no fault of a row before its messages are failed. Default: 0, never.
+        source_late_minutes: `PIPELINE_SOURCE_LATE_MINUTES`, how old what a spout has yet to read may be
+            before a run's check fails. Default: 0, and it may be of any age.
         jars: `PIPELINE_JARS`, the folder of the jars that its own server loads. Default: none, and they are
             fetched into the Python environment when a server first needs them.
     """
@@ -84,6 +86,7 @@ class Settings:
     backlog_allowed: int
     acker_late_minutes: int
     give_up_after_tries: int
+    source_late_minutes: int
     jars: Path | None
 
     @classmethod
@@ -121,6 +124,7 @@ class Settings:
             backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
             acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
             give_up_after_tries=number("PIPELINE_GIVE_UP_AFTER_TRIES", 0),
+            source_late_minutes=number("PIPELINE_SOURCE_LATE_MINUTES", 0),
             jars=_folder("PIPELINE_JARS", jars) if (jars := value("PIPELINE_JARS", "")) else None,
         )
 

@@ -1,9 +1,10 @@
 """What every spout offers."""
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -22,8 +23,25 @@ class History:
     every: Callable[[], list[Range]]  # oldest first; read from the journal on demand
 
 
+@dataclass(frozen=True)
+class Backlog:
+    """What a source holds beyond what its spout has planned.
+
+    Args:
+        unread: how much there is to read, by unit, such as {"files": 3, "bytes": 512}; empty where all is
+            planned. A unit whose number nobody knows without reading the source is missing.
+        oldest: when the oldest of it came into the source (UTC); None where nothing is unread, or unknown.
+        left_out: what the spout will never read: why -> how much of it, in the first unit that the source
+            is counted in.
+    """
+
+    unread: Mapping[str, int]
+    oldest: datetime | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
 class Spout(Protocol):
-    """A replayable source.
+    """A replayable source. One that is a `HasBacklog` as well also tells what it has yet to read.
 
     DataFrames that it returns have columns `_source_partition` (string) and `_source_offset` (bigint),
     which identify a message for ever, and the user's own, none of which may begin with an underscore.
@@ -49,6 +67,18 @@ class Spout(Protocol):
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """The messages at `positions` (source_partition, source_offset) that the source still holds."""
+
+
+@runtime_checkable
+class HasBacklog(Protocol):
+    """A source that can be looked at without Spark, as `status` and the health checks do."""
+
+    def backlog(self, history: History) -> Backlog | None:
+        """What the source holds beyond `history`; None where that is unknown. It must be quick.
+
+        Raises:
+            SourceError: the source cannot be looked at.
+        """
 
 
 def check_reserved(place: str, columns: Iterable[str]) -> None:

@@ -4,16 +4,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from acker.core.delta import open_table
+from acker.core.delta import open_table, query
 from acker.core.errors import SourceError
 from acker.core.paths import absolute
-from acker.core.quoting import sql_name
+from acker.core.quoting import column_name, sql_name
 from acker.spark.delta import read
-from acker.spouts.base import History, Range, check_reserved
+from acker.spouts.base import Backlog, History, Range, check_reserved
+from acker.spouts.delta_log import highest_row_id, oldest_commit
 
 PARTITION = "0"  # a Delta table has one
 _ROW_ID = "_metadata.row_id"
@@ -41,9 +43,7 @@ class DeltaSpout:
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range is (after, upto] of positions; the source's version spares a second look."""
-        table = open_table(absolute(self.path))
-        if table is None:
-            raise SourceError(f"There is no Delta table at {absolute(self.path)}.", table=absolute(self.path))
+        table = self._table()
         last = history.newest or {"upto": None, "end": None, "version": -1}
         if last["upto"] == last["end"] and last["version"] == table.version():
             return None
@@ -90,6 +90,32 @@ class DeltaSpout:
         low, high = pc.min(offsets).as_py(), pc.max(offsets).as_py()
         rows = self._rows(spark).where(F.col("_source_offset").between(low, high))
         return rows.join(F.broadcast(wanted), "_source_offset", "left_semi")
+
+    def backlog(self, history: History) -> Backlog | None:
+        """See `HasBacklog`. With a key it counts rows; row ids only tell how many positions there may be."""
+        table, last = self._table(), history.newest or {"upto": None, "end": None, "version": -1}
+        # Versions above this one can hold what is unread.
+        since = last["version"] - (last["upto"] != last["end"])
+        if since == table.version():
+            return Backlog({})
+        if self.key is not None:
+            where = "true" if last["upto"] is None else f"{column_name(self.key)} > {last['upto']}"
+            unread = {"rows": query(f"SELECT count(*) AS n FROM source WHERE {where}", source=table)[0]["n"]}
+        else:
+            try:
+                highest = highest_row_id(absolute(self.path), last["version"], table.version())
+            except FileNotFoundError:
+                return None
+            read, end = (-1 if last[name] is None else last[name] for name in ("upto", "end"))
+            unread = {"positions": (end if highest is None else highest) - read}
+        return Backlog(unread, oldest_commit(table, since)) if any(unread.values()) else Backlog({})
+
+    def _table(self) -> DeltaTable:
+        path = absolute(self.path)
+        table = open_table(path)
+        if table is None:
+            raise SourceError(f"There is no Delta table at {path}.", table=path)
+        return table
 
     def _rows(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         path = absolute(self.path)

@@ -1,5 +1,6 @@
 """A folder of files as a spout: text, JSON lines or Parquet. Position = file and line or row."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,10 +13,10 @@ from pyspark.sql.types import StructType
 from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.core.paths import absolute
-from acker.spouts.base import History, Range
+from acker.spouts.base import Backlog, History, Range
 from acker.spouts.globs import first_match, matches
 from acker.spouts.lines import json_rows, text_rows
-from acker.spouts.listing import IGNORED, SourceFile, list_folder
+from acker.spouts.listing import IGNORED, Listing, SourceFile, list_folder
 from acker.spouts.reading import read_files
 
 LARGEST_TEXT_BYTES = 1 << 30  # a text file is read whole by one task, so that its lines can be counted
@@ -128,10 +129,27 @@ class FileSpout:
         rows = self._rows(spark, held)
         return rows.join(F.broadcast(wanted), ["_source_partition", "_source_offset"], "left_semi")
 
-    def _unread(self, history: History) -> dict[str, SourceFile]:
-        """The files that no range has named yet, of those that are to be read."""
+    def backlog(self, history: History) -> Backlog:
+        """See `HasBacklog`. Of files that were begun it knows the rows, of others the bytes."""
+        found = list_folder(self.folder)
+        fresh, left_out = self._parted(found, history)
+        begun = [file for file in (history.newest or {"files": []})["files"] if file["upto"] < file["end"]]
+        unread = {
+            "files": len(fresh) + len(begun),
+            "rows": sum(file["end"] - file["upto"] for file in begun),
+            "bytes": sum(file.bytes for file in fresh.values()),
+        }
+        there = [found.files[file["path"]] for file in begun if file["path"] in found.files]
+        oldest = min((file.changed_at for file in (*fresh.values(), *there)), default=None)
+        return Backlog({unit: count for unit, count in unread.items() if count}, oldest, dict(left_out))
+
+    def _parted(self, found: Listing, history: History) -> tuple[dict[str, SourceFile], Counter[str]]:
+        """The files that no range has named yet: those that are to be read, and why others are left out."""
         known = {file["path"] for planned in history.every() for file in planned["files"]}
-        taken, _ = list_folder(self.folder).without(known).parted(self.glob, self.ignore)
+        return found.without(known).parted(self.glob, self.ignore)
+
+    def _unread(self, history: History) -> dict[str, SourceFile]:
+        taken, _ = self._parted(list_folder(self.folder), history)
         large = [path for path, file in taken.items() if file.bytes > LARGEST_TEXT_BYTES]
         if large and self.format != "parquet":
             raise SourceError(

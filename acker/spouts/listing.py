@@ -98,7 +98,7 @@ def list_folder(folder: str) -> Listing:
         SourceError: it cannot be listed.
     """
     try:
-        system, root = _opened(absolute(folder))
+        system, root = open_folder(absolute(folder))
         found = system.get_file_info(fs.FileSelector(root, recursive=True))
     except (ArrowException, OSError) as error:
         why = {FileNotFoundError: "it is not there", NotADirectoryError: "it is a file"}
@@ -119,8 +119,8 @@ def list_folder(folder: str) -> Listing:
     return Listing(dict(sorted(files.items())), nameless)
 
 
-def _opened(folder: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a folder, and the folder's path in it."""
+def open_folder(folder: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a folder, by absolute path or URI, and the folder's path in it."""
     parts = urlsplit(folder)
     if not parts.scheme:
         return fs.LocalFileSystem(), folder

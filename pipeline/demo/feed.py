@@ -22,8 +22,8 @@ def feed(lines: int) -> int:
     for file in sorted(library.rglob("*.py")):
         relative = file.relative_to(library)
         target = SOURCES / relative
-        hidden = any(part.startswith(("_", ".")) for part in relative.parts)  # Spark reads no such files
-        if hidden or relative.parts[0] in ("site-packages", "dist-packages") or target.exists():
+        private = any(part.startswith("_") for part in relative.parts)  # what the library keeps to itself
+        if private or relative.parts[0] in ("site-packages", "dist-packages") or target.exists():
             continue
         if fed >= lines:
             break

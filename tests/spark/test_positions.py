@@ -51,8 +51,9 @@ def test_a_file_that_is_read_on_moves_its_end(files):
 
 def test_status_sums_up_many_partitions_and_names_those_that_are_furthest_behind(files, capsys):
     render.status(status_report(files.topology, files.store, files.clock()))
-    last = " ".join(capsys.readouterr().out.split()).partition("lines: ")[2]
-    assert last == "4 partitions, 2 of them behind; furthest: c (2 of 4), d (none of 3)"
+    *_, offsets, backlog = capsys.readouterr().out.splitlines()
+    assert offsets == "lines: 4 partitions, 2 of them behind; furthest: c (2 of 4), d (none of 3)"
+    assert backlog.startswith("lines: 1 file, 2 rows unread, the oldest of ")
 
 
 @pytest.mark.extended

@@ -90,6 +90,17 @@ def test_a_replay_by_row_id_finds_what_was_not_deleted(tracked, spark):
     assert messages(found, "letter") == [("0", 3, "d")]
 
 
+def test_positions_of_a_tracked_table_that_are_unread_are_told_without_spark(tracked):
+    spout, first, second, _, added = tracked
+    histories = (after(), after(first), after(first, second), after(first, second, added))
+    assert [spout.backlog(history).unread for history in histories] == [
+        {"positions": 6},
+        {"positions": 4},
+        {"positions": 1},
+        {},
+    ]
+
+
 def test_rows_of_a_table_with_a_key_are_read_in_its_order(place, spark):
     path = place.add("keyed", id=[30, 10, 40, 20])
     spout = DeltaSpout(path, key="id")

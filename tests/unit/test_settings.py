@@ -27,6 +27,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
         backlog_allowed=1_000_000,
         acker_late_minutes=15,
         give_up_after_tries=0,
+        source_late_minutes=0,
         jars=None,
     )
 
@@ -51,6 +52,7 @@ def test_every_variable_is_read():
         "PIPELINE_BACKLOG_ALLOWED": "500",
         "PIPELINE_ACKER_LATE_MINUTES": "30",
         "PIPELINE_GIVE_UP_AFTER_TRIES": "9",
+        "PIPELINE_SOURCE_LATE_MINUTES": "45",
         "PIPELINE_JARS": "/srv/jars",
     }
     assert Settings.from_env(environ) == Settings(
@@ -72,6 +74,7 @@ def test_every_variable_is_read():
         backlog_allowed=500,
         acker_late_minutes=30,
         give_up_after_tries=9,
+        source_late_minutes=45,
         jars=Path("/srv/jars"),
     )
 

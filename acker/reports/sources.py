@@ -1,0 +1,46 @@
+"""What the sources hold beyond what their spouts have planned, looked at without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from acker.components.spout import SpoutComponent, history
+from acker.core.errors import AckerError
+from acker.journal.journal import Journal
+from acker.spouts import HasBacklog
+from acker.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class SourceBacklog:
+    """The backlog of one spout, as `acker.spouts.Backlog` has it, or why it is unknown."""
+
+    spout: str
+    unread: Mapping[str, int] | None  # None where it is unknown
+    oldest: datetime | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    unknown: str | None = None
+
+
+def amounts(unread: Mapping[str, int]) -> str:
+    """What is unread, for people: "3 files, 512 bytes"."""
+    return ", ".join(f"{n:,} {unit.removesuffix('s') if n == 1 else unit}" for unit, n in unread.items())
+
+
+def source_backlogs(topology: Topology, journal: Journal) -> list[SourceBacklog]:
+    """The backlog of each spout, in the topology's order."""
+    return [_backlog(spout, journal) for spout in topology.spouts]
+
+
+def _backlog(spout: SpoutComponent, journal: Journal) -> SourceBacklog:
+    if not isinstance(spout.source, HasBacklog):
+        return SourceBacklog(spout.name, None, unknown="the spout has no method `backlog`")
+    try:
+        found = spout.source.backlog(history(journal, spout.name))
+    except AckerError as error:
+        return SourceBacklog(spout.name, None, unknown=str(error))
+    except Exception as error:  # of the spout's author; what else there is to tell is told
+        return SourceBacklog(spout.name, None, unknown=f"{type(error).__name__}: {error}")
+    if found is None:
+        return SourceBacklog(spout.name, None, unknown="the spout cannot tell")
+    return SourceBacklog(spout.name, found.unread, found.oldest, found.left_out)

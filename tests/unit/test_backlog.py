@@ -1,0 +1,198 @@
+"""What a source holds beyond what was planned, as spouts tell it without Spark."""
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from acker.airflow import tasks
+from acker.cli import rendering as render
+from acker.core.errors import SourceError
+from acker.journal.journal import Journal
+from acker.operations.fold import fold
+from acker.reports.sources import SourceBacklog, amounts, source_backlogs
+from acker.reports.status import status_report
+from acker.spouts import Backlog, DeltaSpout, FileSpout, History
+from acker.spouts.delta_log import highest_row_id, oldest_commit
+from acker.topology.topology import Topology
+from tests.unit.fuzzed import shop
+
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def after(*planned):
+    """The history of a spout that planned these ranges."""
+    return History(planned[-1] if planned else None, lambda: list(planned))
+
+
+def write(folder, **files):
+    """Files with their texts, each a second younger than the one before it."""
+    folder.mkdir(exist_ok=True)
+    for second, (name, text) in enumerate(files.items()):
+        (folder / name).write_text(text)
+        os.utime(folder / name, (LONG_AGO.timestamp() + second,) * 2)
+    return FileSpout(str(folder))
+
+
+def planned(*files):
+    """A range of files, each (path, upto, end)."""
+    return {"files": [{"path": p, "mark": "", "after": 0, "upto": u, "end": e} for p, u, e in files]}
+
+
+def test_files_that_no_range_names_are_unread(tmp_path):
+    spout = write(tmp_path / "in", a="1\n", b="22\n", _SUCCESS="x", c="")
+    assert spout.backlog(after()) == Backlog({"files": 2, "bytes": 5}, LONG_AGO, {"named _SUCCESS": 1})
+
+
+def test_of_a_file_that_is_begun_the_rows_are_known(tmp_path):
+    spout = write(tmp_path / "in", a="1\n2\n3\n", b="22\n")
+    found = spout.backlog(after(planned(("a", 1, 3))))
+    assert found == Backlog({"files": 2, "rows": 2, "bytes": 3}, LONG_AGO)
+
+
+def test_a_file_that_is_begun_and_gone_is_unread_of_no_known_age(tmp_path):
+    spout = write(tmp_path / "in")
+    assert spout.backlog(after(planned(("a", 1, 3)))) == Backlog({"files": 1, "rows": 2})
+
+
+def test_a_file_that_was_planned_once_is_neither_unread_nor_left_out(tmp_path):
+    spout = write(tmp_path / "in", a="1\n", b_tmp="x\n")
+    (tmp_path / "in" / "b_tmp").rename(tmp_path / "in" / "b.tmp")
+    history = after(planned(("b.tmp", 1, 1)), planned(("a", 1, 1)))
+    assert spout.backlog(history) == Backlog({})
+
+
+def test_rows_of_a_table_above_the_key_that_was_planned_are_unread(tmp_path):
+    path = str(tmp_path / "table")
+    for ids in ([1, 2], [3, 4, 5]):
+        write_deltalake(path, pa.table({"Id": ids}), mode="append")
+    first, second = (each["timestamp"] / 1000 for each in reversed(DeltaTable(path).history()))
+    spout = DeltaSpout(path, key="Id")
+    assert spout.backlog(after()).unread == {"rows": 5}
+    assert spout.backlog(after()).oldest.timestamp() == first
+    begun = spout.backlog(after({"after": None, "upto": 1, "end": 2, "version": 0}))
+    assert (begun.unread, begun.oldest.timestamp()) == ({"rows": 4}, first)
+    newer = spout.backlog(after({"after": None, "upto": 2, "end": 2, "version": 0}))
+    assert (newer.unread, newer.oldest.timestamp()) == ({"rows": 3}, second)
+    assert spout.backlog(after({"after": 2, "upto": 5, "end": 5, "version": 1})) == Backlog({})
+
+
+def test_commits_that_bring_no_rows_leave_nothing_unread_and_make_nothing_old(tmp_path):
+    path = str(tmp_path / "table")
+    for ids in ([1], [2]):
+        write_deltalake(path, pa.table({"id": ids}), mode="append")
+    DeltaTable(path).optimize.compact()
+    spout, all_read = DeltaSpout(path, key="id"), {"after": None, "upto": 2, "end": 2, "version": 1}
+    assert spout.backlog(after(all_read)) == Backlog({})
+    assert oldest_commit(DeltaTable(path), 1) is None
+    write_deltalake(path, pa.table({"id": [3]}), mode="append")
+    newest = DeltaTable(path).history(1)[0]["timestamp"] / 1000
+    assert spout.backlog(after(all_read)).oldest.timestamp() == newest
+
+
+def commit(folder, version, **action):
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(each) for each in ({"commitInfo": {}}, action)]
+    (folder / f"{version:020}.json").write_text("\n".join(lines))
+
+
+def test_the_highest_row_id_is_the_one_that_the_newest_commit_gave(tmp_path):
+    for version, highest in ((0, 4), (1, None), (2, 9), (3, None)):
+        given = {"domain": "delta.rowTracking", "configuration": json.dumps({"rowIdHighWaterMark": highest})}
+        other = {"domain": "delta.clustering", "configuration": "{}"}
+        commit(tmp_path / "_delta_log", version, domainMetadata=given if highest else other)
+    path = str(tmp_path)
+    found = [highest_row_id(path, *versions) for versions in ((-1, 3), (1, 3), (2, 3), (3, 3), (-1, 1))]
+    assert found == [9, 9, None, None, 4]
+    with pytest.raises(FileNotFoundError):
+        highest_row_id(path, 3, 4)
+
+
+def test_a_table_that_is_missing_is_named(tmp_path):
+    with pytest.raises(SourceError, match=r"There is no Delta table at .*/nowhere"):
+        DeltaSpout(str(tmp_path / "nowhere"), key="id").backlog(after())
+
+
+@pytest.mark.parametrize(
+    ("unread", "text"),
+    [({"files": 1, "bytes": 10_150}, "1 file, 10,150 bytes"), ({"rows": 2}, "2 rows"), ({}, "")],
+)
+def test_amounts_are_told_with_their_units(unread, text):
+    assert amounts(unread) == text
+
+
+class Silent:
+    """A source that cannot be looked at."""
+
+
+class Broken:
+    """A source whose look at itself fails."""
+
+    def backlog(self, history):
+        raise ValueError("no route")
+
+
+class Unsure:
+    """A source that does not know."""
+
+    def backlog(self, history):
+        return None
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A registered topology with a fold, whose folder of orders has a new file of long ago."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    made = shop(tmp_path)
+    for name, value in made.environ.items():
+        monkeypatch.setenv(name, value)
+    write(tmp_path / "orders", **{"new b.json": "{}\n", "old.txt": "x"})
+    fold(made.run)
+    return made.run
+
+
+def test_a_spout_that_cannot_tell_is_unknown_and_the_others_are_told(run):
+    topology = Topology("several")
+    sources = {"silent": Silent(), "broken": Broken(), "unsure": Unsure(), "away": FileSpout("nowhere")}
+    for name, source in sources.items():
+        topology.spout(name, source)
+    *found, away = source_backlogs(topology, Journal(run.store))
+    assert found == [
+        SourceBacklog("silent", None, unknown="the spout has no method `backlog`"),
+        SourceBacklog("broken", None, unknown="ValueError: no route"),
+        SourceBacklog("unsure", None, unknown="the spout cannot tell"),
+    ]
+    assert away.unread is None and away.unknown.endswith("/nowhere cannot be read: it is not there.")
+
+
+def test_status_tells_what_is_unread_and_left_out(run, capsys):
+    found = status_report(run.topology, run.store, run.clock())
+    assert found["sources"] == [
+        {
+            "spout": "orders",
+            "unread": {"files": 1, "bytes": 3},
+            "oldest": LONG_AGO,
+            "left_out": {"not named *[/b].json": 1},
+            "unknown": None,
+        }
+    ]
+    render.status(found)
+    assert " ".join(capsys.readouterr().out.split()).endswith(
+        "orders: 1 file, 3 bytes unread, the oldest of 2026-01-01 00:00:00; left out: 1 not named *[/b].json"
+    )
+
+
+def test_what_is_unread_for_long_is_a_complaint_where_an_age_is_set(run, monkeypatch):
+    monkeypatch.setenv("PIPELINE_ACKER_LATE_MINUTES", "999999999")
+    assert tasks.health_warnings("shop") == []
+    monkeypatch.setenv("PIPELINE_SOURCE_LATE_MINUTES", "90")
+    assert tasks.health_warnings("shop") == [
+        "orders has 1 file, 3 bytes unread, the oldest of 2026-01-01 00:00 UTC, longer than the 90 minutes "
+        "of PIPELINE_SOURCE_LATE_MINUTES: look at the DAG shop.run."
+    ]
