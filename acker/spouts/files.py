@@ -1,4 +1,4 @@
-"""A folder of files as a spout: text, JSON lines or Parquet. Position = file and line or row."""
+"""A folder of files as a spout: text, JSON lines, CSV or Parquet. Position = file and line or row."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from acker.core.events import Kind
 from acker.core.paths import absolute
 from acker.spouts.base import Backlog, History, Range
 from acker.spouts.globs import first_match, matches
-from acker.spouts.lines import json_rows, text_rows
+from acker.spouts.lines import csv_rows, json_rows, text_rows
 from acker.spouts.listing import IGNORED, Listing, SourceFile, list_folder
 from acker.spouts.reading import read_files
 
@@ -24,32 +24,50 @@ LARGEST_TEXT_BYTES = 1 << 30  # a text file is read whole by one task, so that i
 
 @dataclass(frozen=True)
 class FileSpout:
-    """Lines of text or JSON files, or rows of Parquet files, in a folder and below it.
+    """Lines of text, JSON or CSV files, or rows of Parquet files, in a folder and below it.
 
     A file is read once, when it is first seen, and must not change afterwards: messages of one that
     changed or vanished are `lost`. Files are taken in the order of their names.
 
     Args:
         folder: path or URI.
-        format: "text" emits a column `value`, one line a message, without its end of line; "json" the
-            columns of `schema`, blank lines left out; "parquet" the files' own columns.
-        schema: DDL of the JSON objects, such as "id bigint, name string".
+        format: "text" emits a column `value`, one line a message, without its end of line; "json" and "csv"
+            the columns of `schema`, blank lines left out; "parquet" the files' own columns.
+        schema: DDL of the JSON objects or of the fields of CSV, such as "id bigint, name string".
         glob: which file names to take.
         ignore: names of files and folders that are left out all the same, as patterns like `glob`; by
             default what programs leave beside data, or write before it has its name.
+        header: whether each file of CSV begins with a line of the schema's names.
+        delimiter: the character between fields of CSV. A field that holds it, or a quote, is in double
+            quotes, with its own quotes doubled. A row is one line: one whose quotes go on in the next line
+            fails, as the next one does.
+
+    Raises:
+        SourceError: what is given does not fit together.
     """
 
     folder: str
-    format: Literal["text", "json", "parquet"] = "text"
+    format: Literal["text", "json", "csv", "parquet"] = "text"
     schema: str | None = None
     glob: str = "*"
     ignore: tuple[str, ...] = field(default=IGNORED, repr=False)
+    header: bool = True
+    delimiter: str = ","
 
     def __post_init__(self) -> None:
-        if self.format not in ("text", "json", "parquet"):
-            raise SourceError(f"FileSpout reads text, json or parquet, not {self.format!r}.")
-        if (self.format == "json") != (self.schema is not None):
-            raise SourceError("FileSpout needs a schema for json, such as 'id bigint', and for json alone.")
+        if self.format not in ("text", "json", "csv", "parquet"):
+            raise SourceError(f"FileSpout reads text, json, csv or parquet, not {self.format!r}.")
+        if (self.format in ("json", "csv")) != (self.schema is not None):
+            raise SourceError(
+                "FileSpout needs a schema for json and csv, such as 'id bigint', and for those alone."
+            )
+        if self.format != "csv" and not (self.header and self.delimiter == ","):
+            raise SourceError("FileSpout takes header and delimiter for csv alone; leave them out.")
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n\0':
+            raise SourceError(
+                f"The delimiter {self.delimiter!r} cannot part fields: give one character that is neither a "
+                "quote nor an end of line."
+            )
         matches("", self.glob)
         first_match("", self.ignore)
 
@@ -181,7 +199,12 @@ class FileSpout:
             whole = self._read(spark, paths, wholetext="true")
         else:
             whole = spark.createDataFrame([], "_source_partition string, value string")
-        return text_rows(whole) if self.schema is None else json_rows(whole, self.schema)
+        if self.schema is None:
+            return text_rows(whole)
+        if self.format == "json":
+            return json_rows(whole, self.schema)
+        names = self.message_schema(spark).names if self.header else None
+        return csv_rows(whole, self.schema, names, self.delimiter)
 
 
 def _is_unchanged(found: Mapping[str, SourceFile], path: str, mark: str | None) -> bool:

@@ -1,8 +1,10 @@
-"""Lines of text files as messages: as they are, or as JSON objects.
+"""Lines of text files as messages: as they are, as JSON objects, or as rows of CSV.
 
 A message's offset is the number of its line in the file, from 1. A line that cannot be read is a failed
 message with its reason.
 """
+
+from collections.abc import Callable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -11,16 +13,21 @@ from acker.core.events import Kind
 
 _CORRUPT = "_corrupt"
 _SHOWN = 200  # characters of a line that a reason shows
+_OPEN = "\0"  # marks an end of line that is within quotes
+_BYTE_ORDER_MARK = "\ufeff"
+_BROKEN = "a row must be one line, and here a quoted field goes on in another or is not closed: "
 
 
-def text_rows(whole: DataFrame) -> DataFrame:
+def text_rows(whole: DataFrame, marked: Callable[[Column], Column] = lambda text: text) -> DataFrame:
     """A message for each line: `value`, without its end of line.
 
     Args:
-        whole: files, with `_source_partition` and `value`, all of the file's text.
+        whole: files, with `value`, all of the file's text, and columns that each of its lines gets.
+        marked: puts marks into a text before it is split.
     """
-    lines = whole.select("_source_partition", F.posexplode(_lines()).alias("_line", "value")).select(
-        "_source_partition",
+    of_file = [column for column in whole.columns if column != "value"]
+    lines = whole.select(*of_file, F.posexplode(_lines(marked)).alias("_line", "value")).select(
+        *of_file,
         (F.col("_line") + 1).cast("bigint").alias("_source_offset"),
         F.when(F.endswith("value", F.lit("\r")), F.expr("left(value, length(value) - 1)"))
         .otherwise(F.col("value"))
@@ -28,7 +35,7 @@ def text_rows(whole: DataFrame) -> DataFrame:
     )
     valid = F.is_valid_utf8("value")
     return lines.select(
-        "_source_partition",
+        *of_file,
         "_source_offset",
         F.when(~valid, Kind.FAIL.value).alias("_kind"),
         F.when(~valid, "not valid UTF-8").alias("_error"),
@@ -45,6 +52,44 @@ def json_rows(whole: DataFrame, schema: str) -> DataFrame:
     """
     parsed = F.from_json("value", f"{schema}, {_CORRUPT} string", {"columnNameOfCorruptRecord": _CORRUPT})
     return _parsed(text_rows(whole), parsed, "JSON")
+
+
+def csv_rows(whole: DataFrame, schema: str, header: list[str] | None, delimiter: str) -> DataFrame:
+    """A message for each line that is neither blank nor the header: the fields of its row.
+
+    Args:
+        whole: as of `text_rows`.
+        schema: DDL of the fields, in their order.
+        header: the names that the first line of each file must have; None where it is a row.
+        delimiter: what is between fields.
+    """
+    text = F.ltrim(F.col("value"), F.lit(_BYTE_ORDER_MARK))
+    first = F.regexp_replace(F.element_at(F.split(text, "\r?\n", 2), 1), '"', "")
+    rows = text_rows(whole.withColumns({"value": text, "_header": first}), _with_open_quotes)
+    if header is not None:
+        expected = delimiter.join(header)
+        why = F.concat(F.lit(f"the header is not {expected} but "), F.substring("_header", 1, _SHOWN))
+        is_other = F.lower("_header") != expected.lower()
+        rows = _failed(rows.where(F.col("_source_offset") > 1), is_other, why)
+    shown = F.substring(F.replace("value", F.lit(_OPEN), F.lit("")), 1, _SHOWN)
+    rows = _failed(rows, F.contains("value", F.lit(_OPEN)), F.concat(F.lit(_BROKEN), shown))
+    options = {"columnNameOfCorruptRecord": _CORRUPT, "sep": delimiter, "quote": '"', "escape": '"'}
+    return _parsed(rows, F.from_csv("value", f"{schema}, {_CORRUPT} string", options), "CSV")
+
+
+def _with_open_quotes(text: Column) -> Column:
+    """The text with a mark on both sides of each end of line within quotes, and of a quote left open.
+
+    Of a text that is split at its quotes every second part is within quotes. A doubled quote, which stands
+    for one within a quoted field, only adds an empty part.
+    """
+    across = F.lit(f"{_OPEN}\n{_OPEN}")
+    parts = F.transform(
+        F.split(text, '"'),
+        lambda part, place: F.when(place % 2 == 1, F.replace(part, F.lit("\n"), across)).otherwise(part),
+    )
+    at_end = F.when(F.size(parts) % 2 == 1, "").otherwise(_OPEN)
+    return F.concat(F.array_join(parts, '"'), at_end)
 
 
 def _parsed(rows: DataFrame, parsed: Column, form: str) -> DataFrame:
@@ -66,12 +111,12 @@ def _failed(rows: DataFrame, bad: Column, why: Column) -> DataFrame:
     )
 
 
-def _lines() -> Column:
+def _lines(marked: Callable[[Column], Column]) -> Column:
     """The lines of `value`, byte by byte.
 
     Spark splits a string as Java does, which puts U+FFFD where bytes are not UTF-8. In Latin-1 every byte is
     a character, so such a file is split as Latin-1.
     """
-    latin = F.split(F.decode(F.col("value").cast("binary"), "ISO-8859-1"), "\n")
+    latin = F.split(marked(F.decode(F.col("value").cast("binary"), "ISO-8859-1")), "\n")
     as_they_were = F.transform(latin, lambda line: F.encode(line, "ISO-8859-1").cast("string"))
-    return F.when(F.is_valid_utf8("value"), F.split("value", "\n")).otherwise(as_they_were)
+    return F.when(F.is_valid_utf8("value"), F.split(marked(F.col("value")), "\n")).otherwise(as_they_were)

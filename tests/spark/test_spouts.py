@@ -9,8 +9,16 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from acker.core.errors import SourceError
+from acker.core.events import State
+from acker.core.retry import ExponentialBackoff
+from acker.operations.cycle import drain
+from acker.operations.replay import replay_by_hand
+from acker.operations.selection import Selection
+from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout, FileSpout, History
 from acker.spouts.listing import list_folder
+from acker.topology.topology import Topology
+from tests.kit.places import states
 
 
 def after(*planned):
@@ -348,6 +356,93 @@ def test_json_lines_that_do_not_parse_are_failed(place, spark):
     )
 
 
+def csv(place, text, **options):
+    """A spout of one file of CSV, and the range of its lines."""
+    root = place.folder / "csv"
+    root.mkdir()
+    (root / "a.csv").write_bytes(text)
+    spout = FileSpout(str(root), format="csv", schema="id bigint, name string", **options)
+    return spout, spout.next_range(place.spark, after(), 100)
+
+
+def test_rows_of_csv_are_messages_at_their_lines_and_read_back_by_these(place, spark):
+    text = b'\xef\xbb\xbfID,"name"\r\n1,a\r\n\r\n2,"b, ""c"""\r\n3,\r\n4,""\r\n'
+    spout, planned = csv(place, text)
+    expected = [("a.csv", 2, 1, "a"), ("a.csv", 4, 2, 'b, "c"'), ("a.csv", 5, 3, None), ("a.csv", 6, 4, "")]
+    found = spout.read_range(spark, planned)
+    assert (parts(planned), messages(found, "id", "name"), reports(found)) == (
+        [("a.csv", 0, 6, 6)],
+        expected,
+        [],
+    )
+    wanted = positions(("a.csv", 4), ("a.csv", 1), ("a.csv", 3))
+    assert messages(spout.read_positions(spark, wanted, after(planned)), "id", "name") == [expected[1]]
+
+
+def test_a_file_of_csv_may_have_no_header_and_another_delimiter(place, spark):
+    spout, planned = csv(place, b"1;a,b\n2;c\n", header=False, delimiter=";")
+    found = spout.read_range(spark, planned)
+    assert messages(found, "id", "name") == [("a.csv", 1, 1, "a,b"), ("a.csv", 2, 2, "c")]
+
+
+def test_rows_of_csv_that_do_not_parse_are_failed(place, spark):
+    spout, planned = csv(place, b"id,name\nx,a\n1\n2,b,c\n3,d\n4,caf\xe9\n")
+    found = spout.read_range(spark, planned)
+    bad = "not valid CSV for the schema: "
+    assert reports(found) == [
+        ("a.csv", 2, "fail", bad + "x,a"),
+        ("a.csv", 3, "fail", bad + "1"),
+        ("a.csv", 4, "fail", bad + "2,b,c"),
+        ("a.csv", 6, "fail", "not valid UTF-8"),
+    ]
+    assert messages(found.where("_kind IS NULL"), "id", "name") == [("a.csv", 5, 3, "d")]
+
+
+@pytest.mark.parametrize(
+    ("text", "failed", "good"),
+    [
+        (b'1,"a\nb\nc"\n2,d\n', ['1,"a', "b", 'c"'], [("a.csv", 4, 2, "d")]),
+        (b'1,"a\r\n\r\nb"\r\n2,d\r\n', ['1,"a\r', "\r", 'b"'], [("a.csv", 4, 2, "d")]),
+        (b'1,a\n2,5" pipe\n3,b\n', ['2,5" pipe', "3,b"], [("a.csv", 1, 1, "a")]),
+        (b'1,a\n2,"b', ['2,"b'], [("a.csv", 1, 1, "a")]),
+        (b'1,"a""\n"",b"\n', ['1,"a""', '"",b"'], []),
+    ],
+    ids=["three lines", "a blank line", "a stray quote", "at the end", "doubled"],
+)
+def test_each_line_that_a_quoted_field_of_csv_goes_across_is_failed(place, spark, text, failed, good):
+    spout, planned = csv(place, text, header=False)
+    found = spout.read_range(spark, planned)
+    why = "a row must be one line, and here a quoted field goes on in another or is not closed: "
+    assert [error for *_, error in reports(found)] == [why + line for line in failed]
+    assert messages(found.where("_kind IS NULL"), "id", "name") == good
+
+
+def test_rows_below_a_header_of_other_names_are_failed(place, spark):
+    spout, planned = csv(place, b"name,id\n1,2\n3,4\n")
+    why = "the header is not id,name but name,id"
+    assert reports(spout.read_range(spark, planned)) == [("a.csv", line, "fail", why) for line in (2, 3)]
+
+
+def test_a_row_of_csv_that_is_failed_is_a_dead_letter_and_a_replay_reads_it_again(place, spark):
+    root = place.folder / "shop"
+    root.mkdir()
+    (root / "a.csv").write_text("id,name\n1,a\nx,b\n2,c\n")
+    topology = Topology("shop", retry=ExponentialBackoff(initial_seconds=1, limit=1))
+    spout = topology.spout("rows", FileSpout(str(root), format="csv", schema="id bigint, name string"))
+    topology.publish(topology.bolt(spout, name="same")(lambda tuples: tuples), to=place.path("same"))
+    run = place.run(topology)
+    drain(run, sleep=place.clock.advance)
+    assert place.rows("same") == [(1, "a"), (2, "c")]
+    assert [(offset, attempt) for offset, attempt, state in states(run) if state == "failed"] == [
+        (3, 1),
+        (3, 2),
+    ]
+    acked = Selection(states=(State.ACKED,), positions=(("a.csv", 2),), spout="rows")
+    assert replay_by_hand(run, acked, "why", "somebody").replayed == 1
+    drain(run, sleep=place.clock.advance)
+    assert (place.rows("same"), audit_report(topology, run.store).verdict) == ([(1, "a"), (2, "c")], "pass")
+
+
 def test_rows_of_parquet_files_are_messages(place, spark):
     root = place.folder / "parquet"
     (root / "day=1").mkdir(parents=True)
@@ -379,7 +474,21 @@ def test_a_missing_folder_is_named(place, spark):
         FileSpout(place.path("nowhere")).next_range(spark, after(), 9)
 
 
-@pytest.mark.parametrize("wrong", [{"format": "csv"}, {"format": "json"}, {"schema": "id bigint"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"format": "xml"},
+        {"format": "json"},
+        {"format": "csv"},
+        {"schema": "id bigint"},
+        {"header": False},
+        {"format": "json", "schema": "id bigint", "delimiter": ";"},
+        {"format": "csv", "schema": "id bigint", "delimiter": ""},
+        {"format": "csv", "schema": "id bigint", "delimiter": '"'},
+        {"format": "csv", "schema": "id bigint", "delimiter": "||"},
+    ],
+    ids=str,
+)
 def test_a_format_that_cannot_be_read_is_refused(wrong):
     with pytest.raises(SourceError):
         FileSpout("folder", **wrong)
