@@ -7,10 +7,11 @@ from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from acker.airflow.wiring import SETTINGS, dag_of, due, events, replayed, spark_task
+from acker.core.events import SELECTABLE
 from acker.core.quoting import markdown_code
 from acker.runtime.manifest import Manifest
 
-STATES = ["retrying", "acked", "dead_letter", "lost"]
+STATES = [state.value for state in SELECTABLE]
 
 MATCHED = "{{ '{:,}'.format(ti.xcom_pull(task_ids='select', key='matched')) }}"
 CHOSEN = """\

@@ -7,13 +7,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from acker.core.audit import Audit
 from acker.core.quoting import printable
 from acker.reports.sources import amounts
-from acker.runtime.manifest import Manifest
 
 if TYPE_CHECKING:
+    from acker.core.audit import Audit
     from acker.reports.trace import Entry
+    from acker.runtime.manifest import Manifest
 
 _LISTED = 10  # findings printed; --json has the rest
 _FURTHEST = 3  # partitions that are behind and are named; --json has the rest
@@ -47,7 +47,7 @@ def pairs(values: dict[str, Any]) -> None:
     _console().print(", ".join(f"{name} {value:,}" for name, value in values.items()))
 
 
-def audit(result: Audit) -> None:
+def audit(result: "Audit") -> None:
     """An audit: the counts, what is wrong, and the verdict last."""
     console = _console()
     table = Table(box=box.SIMPLE_HEAD)
@@ -146,7 +146,7 @@ def trace(message: str, entries: list["Entry"]) -> None:
     _console().print(table)
 
 
-def manifest(value: Manifest) -> None:
+def manifest(value: "Manifest") -> None:
     """A topology's components: what each reads, where it publishes, what it says of itself."""
     table = _table(f"topology {value.name}", "component", "reads", "publishes to", "")
     for component in value.components:

@@ -35,6 +35,7 @@ class State(StrEnum):
 
 
 LIVE = (State.PENDING, State.RETRYING)
+SELECTABLE = (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)  # by a replay by hand
 SETTLED = (State.ACKED, State.FAILED, State.TIMED_OUT, State.DEAD_LETTER, State.LOST)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from acker.core.delta import Store, query
 from acker.core.errors import SettingsError, TopologyError
-from acker.core.events import State
+from acker.core.events import SELECTABLE, State
 from acker.core.ledger import Fold, newest_rows
 from acker.core.messages import MessageId, message_of, parse_position
 from acker.core.quoting import check_text, sql_text
@@ -20,8 +20,6 @@ MOST_POSITIONS = 10_000  # DataFusion ends the process on a list that is ten tim
 _STATES = {state.value for state in State}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-
-SELECTABLE = (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)
 
 # The fields that mean nothing without states. A dry run is one of them, since it only counts what is chosen.
 _NARROWING = ("spout", "positions", "messages", "since", "until", "reason", "limit", "dry_run")

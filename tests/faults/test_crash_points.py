@@ -55,7 +55,7 @@ EXEMPT = {
     "acker/runtime/jars.py": "fetches jars into the virtual environment, before any run",
     "acker/runtime/stack.py": "starts Airflow, before any run",
     "acker/testing/": "the tests of authors, in temporary folders",
-    "acker/cli/commands.py:Context.running:create": "calls Store.create, as the scenario does",
+    "acker/cli/context.py:Context.running:create": "calls Store.create, as the scenario does",
     "acker/airflow/tasks.py:open_run:create": "calls Store.create, as the scenario does",
     "acker/airflow/tasks.py:vacuum:vacuum": "calls compact.vacuum with the setting, the scenario with 0",
 }

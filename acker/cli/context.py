@@ -1,0 +1,72 @@
+"""What the commands of a topology share: its argument, `--json`, and what they are handed.
+
+Whatever takes long to import is imported when a command runs: `acker run -h` needs neither Spark nor a table.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from acker.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from acker.batches.run import Run
+
+
+class Context:
+    """What every command needs: the settings, the topology, its store, and how to print."""
+
+    def __init__(self, topology: str, as_json: bool) -> None:
+        from acker.core.delta import Store
+        from acker.runtime.registry import load_topology
+
+        self.settings = Settings.from_env()
+        self.topology = load_topology(topology, self.settings)
+        self.store = Store(self.settings.store, self.topology.name)
+        self.as_json = as_json
+
+    def print(self, value: Any, rendered: Callable[[], None]) -> None:
+        """Print a result as JSON or for people."""
+        if self.as_json:
+            click.echo(json.dumps(value, default=_plain, indent=2))
+        else:
+            rendered()
+
+    @contextmanager
+    def running(self) -> Iterator["Run"]:
+        """A run with a Spark session, if it comes to need one, and a progress bar."""
+        from acker.batches.run import Run
+        from acker.cli.progress import ProgressReport
+        from acker.runtime.sessions import connect
+
+        with ExitStack() as stack:
+
+            def session() -> Any:
+                spark = connect(self.settings)
+                stack.callback(spark.stop)
+                return spark
+
+            report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
+            self.store.create()
+            yield Run(self.topology, self.store, session, on_step=report)
+
+
+def _plain(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def command(function: Callable[..., None]) -> click.Command:
+    """A command that takes a topology and --json; its function takes a `Context` first."""
+
+    def run(topology: str, as_json: bool, **options: Any) -> None:
+        function(Context(topology, as_json), **options)
+
+    run.__name__ = function.__name__
+    run.__doc__ = function.__doc__
+    run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(run)
+    return click.command()(click.argument("topology")(wrapped))

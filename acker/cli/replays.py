@@ -1,0 +1,59 @@
+"""The command `replay`."""
+
+import getpass
+import os
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from acker.cli.context import Context, command
+from acker.core.events import SELECTABLE
+
+
+@command
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in SELECTABLE]),
+    help="Choose messages by hand, by their newest state; may be given several times.",
+)
+@click.option("--spout", help="Only this spout's.")
+@click.option("--message", "messages", multiple=True, help="Only this one, SPOUT:PARTITION:OFFSET.")
+@click.option("--since", type=click.DateTime(), help="Only those emitted at this time (UTC) or later.")
+@click.option("--until", type=click.DateTime(), help="Only those emitted at this time (UTC) or earlier.")
+@click.option("--reason", help="Only those whose reason contains this text.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many messages.")
+@click.option("--why", default="", help="Kept in replay_requests.")
+@click.option("--requested-by", default=None, help="Kept in replay_requests; you by default.")
+@click.option("--dry-run", is_flag=True, help="Only count.")
+def replay(context: Context, why: str, requested_by: str | None, **fields: Any) -> None:
+    """Emit messages again: those that are due, or with --state those that you choose.
+
+    Messages in flight are left alone. Acked ones may be chosen; what they published is replaced once
+    they are acked again. `run` then takes the emitted messages on.
+    """
+    from acker.cli import rendering as render
+    from acker.operations import replay as replays
+    from acker.operations.selection import Selection
+
+    selection = Selection.parse(fields, context.topology)
+    if selection is not None and fields["dry_run"]:
+        result = asdict(replays.dry_run(context.topology, context.store, selection))
+    else:
+        with context.running() as running:
+            if selection is None:
+                result = {"replayed": replays.replay_due(running)}
+            else:
+                who = requested_by or _user()
+                result = asdict(replays.replay_by_hand(running, selection, why, who))
+    context.print(result, lambda: render.pairs(result))
+
+
+def _user() -> str:
+    """Who calls; by number where the system has no name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
