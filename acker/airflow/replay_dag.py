@@ -27,6 +27,8 @@ Emits messages of `{name}` again. Started by itself, or with no state chosen, it
 attempt is due. **To replay by hand**, trigger it and choose states in the form; messages in flight are
 left alone. Of acked messages the published rows are replaced once the new attempt is acked.
 
+A dry run emits nothing, and lists the first messages in the log of the task `select`.
+
 A replay of more than {limit:,} messages waits for a person's approval. Who asked for what and why is kept
 in the table `replay_requests`.
 
@@ -77,12 +79,26 @@ def form(manifest: Manifest) -> dict[str, Param]:
             items={"type": "string", "pattern": "^.+:-?[0-9]+$"},
             description="Only these of the chosen spout, each PARTITION:OFFSET, one a line: argparse.py:882.",
         ),
+        "partition": Param(
+            None,
+            type=["null", "string"],
+            description="Only partitions of this pattern: * is any text, ? one character. 2026-01-*",
+        ),
+        "component": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, *(component.name for component in manifest.components)],
+            values_display={"null": "any"},
+            description="Only those whose failure was in this component.",
+        ),
         "since": Param(None, **when, description="Only those emitted at this time or later."),
         "until": Param(None, **when, description="Only those emitted at this time or earlier."),
         "reason": Param(None, type=["null", "string"], description="Only those whose reason contains this."),
         "limit": Param(None, type=["null", "integer"], minimum=1, description="At most so many messages."),
         "why": Param(None, type=["null", "string"], maxLength=1000, description="Kept in replay_requests."),
-        "dry_run": Param(False, type="boolean", description="Only count what would be replayed."),
+        "dry_run": Param(
+            False, type="boolean", description="Emit nothing; count and log what would be replayed."
+        ),
     }
 
 

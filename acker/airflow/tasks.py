@@ -26,7 +26,7 @@ from acker.operations.fields import Fields, text_in
 from acker.operations.publish import publish_stream
 from acker.operations.selection import Selection
 from acker.operations.trim import trim_events, trim_streams
-from acker.reports.failures import failed_in
+from acker.reports.failures import failed_in_batches
 from acker.reports.sources import amounts, source_backlogs
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
@@ -106,11 +106,15 @@ def run_bolt(run: Run, bolt: str, waits: bool = False) -> dict[str, Any]:
         raise
     if not batches:
         return {}
-    failed = failed_in(run.snapshot(), bolt, after=journal.logged(bolt))
-    if not failed.messages:
+    failed = failed_in_batches(run.snapshot(), bolt, after=journal.logged(bolt))
+    if not failed.count:
         return {"batches": batches}
-    log.warning("%s failed %s messages: %s", bolt, f"{failed.messages:,}", failed)
-    return {"batches": batches, "failed": failed.messages, "why": failed.by_reason}
+    log.warning("%s failed %s messages: %s", bolt, f"{failed.count:,}", "; ".join(map(str, failed.commonest)))
+    return {
+        "batches": batches,
+        "failed": failed.count,
+        "why": {failure.reason: failure.count for failure in failed.commonest},
+    }
 
 
 def _give_up_if_asked(run: Run, bolt: Component, error: Exception) -> None:
@@ -146,7 +150,9 @@ def replay_due(run: Run) -> Counts:
 
 
 def match(topology: str, form: Fields) -> Counts:
-    """What a manual replay would emit; nothing where the form chooses nothing but what is due. Without Spark.
+    """What a manual replay would emit, of which the first messages go into the task's log. Without Spark.
+
+    The counts are empty where the form asks for what is due, and not for a dry run.
 
     Raises:
         SettingsError: the form asks for what cannot be.
@@ -155,17 +161,21 @@ def match(topology: str, form: Fields) -> Counts:
     settings = Settings.from_env()
     found = load_topology(topology, settings)
     selection = Selection.parse(form, found)
-    if selection is None:
+    if selection is None and not form.get("dry_run"):
         return {}
-    counted = replay.dry_run(found, Store(settings.store, found.name), selection)
+    counted = replay.dry_run(found, Store(settings.store, found.name), selection, utc_now())
+    for each in counted.messages:
+        log.info("%s, %s: %s", each.message, each.state, each.reason or "acked")
     return {"matched": counted.matched, "in_flight": counted.in_flight}
 
 
 def replay_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) -> Counts:
     """Emit the messages that a form selects, or those that are due where it selects none.
 
-    The same request again emits nothing more.
+    The same request again emits nothing more. A form that asks for a dry run emits nothing at all.
     """
+    if form.get("dry_run"):
+        return {}
     selection = Selection.parse(form, run.topology)
     if selection is None:
         return replay_due(run)

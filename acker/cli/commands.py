@@ -33,7 +33,13 @@ COMMANDS = {
     "replay": ("acker.cli.replays:replay", "Emit messages again: what is due, or what you choose."),
     "audit": ("acker.cli.reports:audit", "Judge whether anything is lost, unexpected or duplicated."),
     "status": ("acker.cli.reports:status", "Show where components, acker, publishers and sources stand."),
+    "failures": (
+        "acker.cli.reports:failures",
+        "Show what fails: by component, reason and state, with one message each.",
+    ),
     "trace": ("acker.cli.reports:trace", "Tell one message's story."),
+    "show": ("acker.cli.reports:show", "Show the first rows of a published table."),
+    "list": ("acker.cli.topologies:list_registered", "List the registered topologies."),
     "describe": (
         "acker.cli.topologies:describe",
         "Show the topology's components, what each reads and where it publishes.",

@@ -11,12 +11,20 @@ from acker.core.quoting import printable
 from acker.reports.sources import amounts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from acker.core.audit import Audit
+    from acker.core.messages import MessageId
+    from acker.operations.replay import DryRun
+    from acker.reports.failures import Failures
+    from acker.reports.published import PublishedRows
+    from acker.reports.source_rows import SourceRow
     from acker.reports.trace import Entry
     from acker.runtime.manifest import Manifest
 
 _LISTED = 10  # findings printed; --json has the rest
 _FURTHEST = 3  # partitions that are behind and are named; --json has the rest
+_LONGEST = 200  # characters of a source's value
 _COLOURS = {
     "acked": "green",
     "published": "green",
@@ -26,9 +34,9 @@ _COLOURS = {
 }
 
 
-def _text(value: str, style: str = "") -> Text:
+def _text(value: str, style: str = "", keep: str = "") -> Text:
     """A text of whoever wrote it, which is neither markup nor a terminal's command."""
-    return Text(printable(value), style=style)
+    return Text(printable(value, keep), style=style)
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -146,11 +154,81 @@ def trace(message: str, entries: list["Entry"]) -> None:
     _console().print(table)
 
 
+def source_row(message: "MessageId", row: "SourceRow") -> None:
+    """What the source holds of a message."""
+    _console().print(_text(f"{message}: {_source(row)}"))
+
+
+def _source(row: "SourceRow") -> str:
+    if row.missing is not None:
+        return row.missing
+    return ", ".join(f"{name}={_short(value)}" for name, value in row.values.items()) or "no columns"
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def failures(found: "Failures", samples: "Mapping[MessageId, SourceRow]") -> None:
+    """What fails, the commonest first, each with the source row of one message."""
+    if not found.commonest:
+        _console().print("Nothing fails.")
+        return
+    table = _table("", "messages", "state", "component", "reason", "for example")
+    table.columns[0].justify = "right"
+    for each in found.commonest:
+        state = _text(each.state, _COLOURS.get(each.state, "yellow"))
+        example = _text(f"{each.sample}\n{_source(samples[each.sample])}", keep="\n")
+        table.add_row(f"{each.count:,}", state, _text(each.component or "-"), _text(each.reason), example)
+    console = _console()
+    console.print(table)
+    shown = f"{len(found.commonest):,} of {found.kinds:,} kinds of failures, {found.count:,} messages in all"
+    console.print(shown)
+
+
+def dry_run(found: "DryRun") -> None:
+    """What a replay would emit."""
+    console = _console()
+    if found.messages:
+        table = _table("", "message", "attempt", "state", "component", "reason")
+        for each in found.messages:
+            state = _text(each.state, _COLOURS.get(each.state, ""))
+            cells = _text(each.component or "-"), _text(each.reason or "")
+            table.add_row(_text(each.message), str(each.attempt), state, *cells)
+        console.print(table)
+    if found.matched > len(found.messages):
+        console.print(f"… and {found.matched - len(found.messages):,} more")
+    pairs({"matched": found.matched, "in_flight": found.in_flight, "replayed": found.replayed})
+
+
+def published(found: "PublishedRows") -> None:
+    """The first rows of a published table."""
+    table = _table(f"{found.stream} in {found.to}", *found.columns)
+    for index, column in enumerate(table.columns):
+        if any(isinstance(row[index], int | float) for row in found.rows):
+            column.justify = "right"
+    for row in found.rows:
+        table.add_row(*(_text("" if value is None else str(value)) for value in row))
+    console = _console()
+    console.print(table)
+    console.print(f"{len(found.rows):,} of {found.total:,} rows")
+
+
+def registered(listed: "Sequence[Mapping[str, Any]]") -> None:
+    """The registered topologies, and what is wrong with some."""
+    table = _table("", "topology", "import string", "")
+    for each in listed:
+        said = _text(each["fault"], "red") if each["fault"] else _text(each["doc"])
+        table.add_row(_text(each["name"] or "-"), _text(each["import_string"]), said)
+    _console().print(table)
+
+
 def manifest(value: "Manifest") -> None:
     """A topology's components: what each reads, where it publishes, what it says of itself."""
     table = _table(f"topology {value.name}", "component", "reads", "publishes to", "")
     for component in value.components:
         reads = ", ".join(component.inputs) or "its source"
         tables = ", ".join(value.tables[stream] for stream in value.published_by(component.name))
-        table.add_row(component.name, reads, _text(tables), Text(printable(component.doc, keep="\n")))
+        table.add_row(component.name, reads, _text(tables), _text(component.doc, keep="\n"))
     _console().print(table)

@@ -3,6 +3,7 @@
 import getpass
 import os
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -21,14 +22,16 @@ from acker.core.events import SELECTABLE
 )
 @click.option("--spout", help="Only this spout's.")
 @click.option("--message", "messages", multiple=True, help="Only this one, SPOUT:PARTITION:OFFSET.")
+@click.option("--partition", metavar="GLOB", help="Only partitions of this pattern, such as '2026-01-*'.")
+@click.option("--component", metavar="BOLT", help="Only those whose failure was in this component.")
 @click.option("--since", type=click.DateTime(), help="Only those emitted at this time (UTC) or later.")
 @click.option("--until", type=click.DateTime(), help="Only those emitted at this time (UTC) or earlier.")
 @click.option("--reason", help="Only those whose reason contains this text.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many messages.")
 @click.option("--why", default="", help="Kept in replay_requests.")
 @click.option("--requested-by", default=None, help="Kept in replay_requests; you by default.")
-@click.option("--dry-run", is_flag=True, help="Only count.")
-def replay(context: Context, why: str, requested_by: str | None, **fields: Any) -> None:
+@click.option("--dry-run", is_flag=True, help="Emit nothing; say what would be.")
+def replay(context: Context, why: str, requested_by: str | None, dry_run: bool, **fields: Any) -> None:
     """Emit messages again: those that are due, or with --state those that you choose.
 
     Messages in flight are left alone. Acked ones may be chosen; what they published is replaced once
@@ -39,15 +42,16 @@ def replay(context: Context, why: str, requested_by: str | None, **fields: Any) 
     from acker.operations.selection import Selection
 
     selection = Selection.parse(fields, context.topology)
-    if selection is not None and fields["dry_run"]:
-        result = asdict(replays.dry_run(context.topology, context.store, selection))
-    else:
-        with context.running() as running:
-            if selection is None:
-                result = {"replayed": replays.replay_due(running)}
-            else:
-                who = requested_by or _user()
-                result = asdict(replays.replay_by_hand(running, selection, why, who))
+    if dry_run:
+        found = replays.dry_run(context.topology, context.store, selection, datetime.now(UTC))
+        context.print(asdict(found), lambda: render.dry_run(found))
+        return
+    with context.running() as running:
+        if selection is None:
+            result = {"replayed": replays.replay_due(running)}
+        else:
+            who = requested_by or _user()
+            result = asdict(replays.replay_by_hand(running, selection, why, who))
     context.print(result, lambda: render.pairs(result))
 
 

@@ -1,4 +1,4 @@
-"""The commands that say how a topology stands, without Spark: `audit`, `status`, `trace`."""
+"""The commands that say how a topology stands, without Spark."""
 
 import sys
 from dataclasses import asdict
@@ -35,10 +35,61 @@ def status(context: Context) -> None:
 
 @command
 @click.argument("message")
-def trace(context: Context, message: str) -> None:
+@click.option("--show", is_flag=True, help="Print the message's row of the source as well.")
+def trace(context: Context, message: str, show: bool) -> None:
     """Tell one message's story; MESSAGE is SPOUT:PARTITION:OFFSET."""
     from acker.cli import rendering as render
-    from acker.reports.trace import trace_report
+    from acker.journal.journal import Journal
+    from acker.reports.source_rows import source_rows
+    from acker.reports.trace import parse_message, trace_report
 
     entries = trace_report(context.topology, context.store, message)
-    context.print([asdict(entry) for entry in entries], lambda: render.trace(message, entries))
+    listed = [asdict(entry) for entry in entries]
+    if not show:
+        context.print(listed, lambda: render.trace(message, entries))
+        return
+    journal = Journal(context.store, context.topology.roles)
+    mine = parse_message(context.topology, journal, message)
+    row = source_rows(journal, [mine])[mine]
+
+    def rendered() -> None:
+        render.trace(message, entries)
+        render.source_row(mine, row)
+
+    context.print({"entries": listed, "source": asdict(row)}, rendered)
+
+
+@command
+@click.option(
+    "--limit", type=click.IntRange(1, 100), default=10, help="At most so many kinds, 10 by default."
+)
+def failures(context: Context, limit: int) -> None:
+    """Show what fails: by component, reason and state, the commonest first, with the row of one message."""
+    from acker.cli import rendering as render
+    from acker.core.schemas import LEDGER
+    from acker.core.snapshot import Snapshot
+    from acker.reports.failures import failures as failures_report
+    from acker.reports.failures import sampled_rows
+
+    snapshot = Snapshot(context.store)
+    snapshot.require(LEDGER)
+    found = failures_report(snapshot, limit)
+    samples = sampled_rows(snapshot, found)
+    result = asdict(found)
+    for failure, described in zip(found.commonest, result["commonest"], strict=True):
+        described |= {"sample": str(failure.sample), "source": asdict(samples[failure.sample])}
+    context.print(result, lambda: render.failures(found, samples))
+
+
+@command
+@click.argument("stream")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000), default=20, help="At most so many rows, 20 by default."
+)
+def show(context: Context, stream: str, limit: int) -> None:
+    """Show the first rows of a published table; STREAM is the component that publishes it."""
+    from acker.cli import rendering as render
+    from acker.reports.published import published_rows
+
+    found = published_rows(context.topology, stream, limit)
+    context.print(asdict(found), lambda: render.published(found))

@@ -1,4 +1,4 @@
-"""The commands that look at topologies and at no store: `describe`."""
+"""The commands that look at topologies and at no store: `list`, `describe`."""
 
 import json
 import sys
@@ -7,6 +7,28 @@ from dataclasses import asdict
 import click
 
 from acker.runtime.settings import Settings
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_registered(as_json: bool) -> None:
+    """List the topologies that PIPELINE_TOPOLOGIES registers, and what is wrong with some."""
+    from acker.cli import rendering as render
+    from acker.runtime.registry import registered_topologies
+
+    listed = [
+        {
+            "name": each.topology.name if each.topology else None,
+            "import_string": each.import_string,
+            "doc": each.doc.partition("\n")[0],
+            "fault": each.fault,
+        }
+        for each in registered_topologies(Settings.from_env())
+    ]
+    if as_json:
+        click.echo(json.dumps(listed, indent=2))
+    else:
+        render.registered(listed)
 
 
 @click.command()

@@ -59,19 +59,28 @@ def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
     Raises:
         StoreError: a table's data cannot be read.
     """
+    found = query_table(sql, **tables)
+    columns = [_values(found.column(name)) for name in found.column_names]
+    return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def query_table(sql: str, **tables: DeltaTable) -> pa.Table:
+    """What `query` returns, with the types of Arrow, which hold what Python's do not.
+
+    Raises:
+        StoreError: a table's data cannot be read.
+    """
     try:
         builder = QueryBuilder()
         for name, table in tables.items():
             builder = builder.register(name, table)
-        found = arrow_table(builder.execute(sql))
+        return arrow_table(builder.execute(sql))
     except Exception as error:
         paths = ", ".join(table.table_uri for table in tables.values())
         only = path_of(*tables.values()) if len(tables) == 1 else None
         raise StoreError(
             f"The data of {paths} cannot be read: {said(error)} {RECOVERY_HINT}", table=only
         ) from error
-    columns = [_values(found.column(name)) for name in found.column_names]
-    return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def in_batches(batches: Sequence[int], column: str = "_batch") -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acker.core.errors import UnknownMessage
+from acker.core.names import did_you_mean
 from acker.core.quoting import check_text, sql_text
 
 _OFFSET = re.compile("-?[0-9]{1,19}")
@@ -48,7 +49,7 @@ class MessageId:
         if not is_named or position is None:
             raise UnknownMessage(
                 f"{text!r:.200} is not a message of {topology}; write SPOUT:PARTITION:OFFSET, "
-                f"with one of the spouts {', '.join(spouts)}."
+                f"with one of the spouts {', '.join(spouts)}.{did_you_mean(head, spouts)}"
             )
         check_text("The message", text)
         return cls(head, *position)

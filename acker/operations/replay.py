@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,15 @@ from acker.core.snapshot import Snapshot
 from acker.journal.batch import Batch
 from acker.journal.inputs import Replay
 from acker.journal.journal import Journal
-from acker.operations.selection import Emission, Matched, Selection, check_reversible, select
+from acker.operations.selection import (
+    MOST_LISTED,
+    Emission,
+    Listed,
+    Matched,
+    Selection,
+    check_reversible,
+    select,
+)
 from acker.topology.topology import Topology
 
 
@@ -48,19 +57,27 @@ def plan_due(run: Run, journal: Journal, spout: Component) -> Batch | None:
     fold = journal.fold
     if fold is None or journal.unfinished(spout.name) is not None:
         return None
-    now = run.clock()
-    rows = query(
-        "SELECT source_partition, source_offset, attempt, replaces FROM ledger "
-        f"WHERE live_in = {fold.number} AND state = 'retrying' AND spout = '{spout.name}' "
-        f"AND retry_at <= to_timestamp('{now.isoformat()}') "
-        f"ORDER BY retry_at, source_partition, source_offset LIMIT {run.topology.batch_rows}",
-        ledger=fold.ledger,
-    )
-    planned = _emissions(journal, spout.name, [Emission(**row) for row in rows], fold)
+    rows = _due(run.topology, fold, spout.name, run.clock())
+    due = [
+        Emission(row["source_partition"], row["source_offset"], row["attempt"], row["replaces"])
+        for row in rows
+    ]
+    planned = _emissions(journal, spout.name, due, fold)
     if planned is None:
         return None
     batch = plan(run, journal, spout.name, "replay", planned)
     return batch if batch.run_id == run.run_id else None
+
+
+def _due(topology: Topology, fold: Fold, spout: str, now: datetime) -> list[dict[str, Any]]:
+    """Rows of a spout's messages that are due in a fold, as many as one batch takes."""
+    return query(
+        "SELECT spout, source_partition, source_offset, state, attempt, replaces, component, reason "
+        f"FROM ledger WHERE live_in = {fold.number} AND state = 'retrying' AND spout = '{spout}' "
+        f"AND retry_at <= to_timestamp('{now.isoformat()}') "
+        f"ORDER BY retry_at, source_partition, source_offset LIMIT {topology.batch_rows}",
+        ledger=fold.ledger,
+    )
 
 
 def finish_unfinished(run: Run, spout: Component) -> None:
@@ -97,15 +114,44 @@ class Replayed:
     replayed: int  # those that were emitted again
 
 
-def dry_run(topology: Topology, store: Store, selection: Selection) -> Replayed:
-    """What a replay by hand would choose; it plans and records nothing.
+@dataclass(frozen=True)
+class DryRun:
+    """What a replay would do, in messages."""
+
+    matched: int
+    in_flight: int  # those that match but for their state, and are left alone
+    messages: tuple[Listed, ...]  # of those that match, the first `MOST_LISTED`
+    replayed: int = 0
+
+
+def dry_run(topology: Topology, store: Store, selection: Selection | None, now: datetime) -> DryRun:
+    """What a replay would emit; it plans and records nothing.
+
+    Args:
+        selection: None for what is due.
 
     Raises:
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
-        SettingsError: the selection names a spout that is none.
+        SettingsError: the selection names a spout or a component that is none.
     """
-    matched = _match(topology, Snapshot(store), selection)
-    return Replayed(matched.count, matched.in_flight, 0)
+    journal = Journal(store, topology.roles)
+    if selection is None:
+        rows = _all_due(topology, journal, now)
+        return DryRun(len(rows), 0, tuple(Listed.of(row) for row in rows[:MOST_LISTED]))
+    matched = _match(topology, journal, selection)
+    return DryRun(matched.count, matched.in_flight, matched.listed)
+
+
+def _all_due(topology: Topology, journal: Journal, now: datetime) -> list[dict[str, Any]]:
+    """Rows of the messages that a replay of what is due would emit now."""
+    if journal.fold is None:
+        return []
+    found = []
+    for spout in topology.spouts:
+        emitted = _emitted_since(journal, spout.name, journal.fold)
+        rows = _due(topology, journal.fold, spout.name, now)
+        found += [row for row in rows if (row["source_partition"], row["source_offset"]) not in emitted]
+    return found
 
 
 def replay_by_hand(

@@ -1,5 +1,6 @@
 """Which messages a replay by hand chooses, and why it may not."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +10,8 @@ from acker.core.errors import SettingsError, TopologyError
 from acker.core.events import SELECTABLE, State
 from acker.core.ledger import Fold, newest_rows
 from acker.core.messages import MessageId, message_of, parse_position
-from acker.core.quoting import check_text, sql_text
+from acker.core.names import did_you_mean
+from acker.core.quoting import check_text, sql_glob, sql_text
 from acker.core.snapshot import Snapshot
 from acker.core.trims import newest_trim
 from acker.operations.fields import Fields, number_in, text_in, texts_in, time_in
@@ -21,8 +23,12 @@ _STATES = {state.value for state in State}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-# The fields that mean nothing without states. A dry run is one of them, since it only counts what is chosen.
-_NARROWING = ("spout", "positions", "messages", "since", "until", "reason", "limit", "dry_run")
+MOST_LISTED = 20  # messages of a dry run that are listed
+
+# The fields that mean nothing without states.
+_NARROWING = (
+    *("spout", "positions", "messages", "partition", "component", "since", "until", "reason", "limit"),
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class Selection:
         states: of `SELECTABLE`; messages in flight cannot be chosen.
         spout: a spout's name.
         positions: (source_partition, source_offset).
+        partition: a pattern of source partitions, in which `*` is any text and `?` one character.
+        component: that failed them.
         since, until: bounds of the time of emission, both included.
         reason: text that the reason contains, in upper or lower case.
         limit: at most so many messages, those with the lowest positions.
@@ -51,6 +59,8 @@ class Selection:
     states: tuple[State, ...] = (State.DEAD_LETTER,)
     spout: str | None = None
     positions: tuple[tuple[str, int], ...] = ()
+    partition: str | None = None
+    component: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     reason: str | None = None
@@ -70,7 +80,8 @@ class Selection:
                 f"{len(self.positions):,} messages are named, and {MOST_POSITIONS:,} may be; name them in "
                 "several replays, or choose them by time or reason."
             )
-        check_text("The reason", self.reason or "")
+        for what in ("reason", "partition", "component"):
+            check_text(f"The {what}", getattr(self, what) or "")
         for partition, _ in self.positions:
             check_text("The partition", partition)
 
@@ -79,13 +90,15 @@ class Selection:
         """The selection that a person has filled in; None where it is what is due, without any choice.
 
         Args:
-            fields: `states`, `spout`, `since`, `until`, `reason` and `limit` as a selection has them. Times
-                may be texts. `positions` are PARTITION:OFFSET of the spout, and `messages` are
-                SPOUT:PARTITION:OFFSET. Other fields are passed over.
+            fields: `states`, `spout`, `partition`, `component`, `since`, `until`, `reason` and `limit` as a
+                selection has them. Times may be texts. `positions` are PARTITION:OFFSET of the spout, which
+                may be left out where there is only one, and `messages` are SPOUT:PARTITION:OFFSET. Other
+                fields are passed over.
 
         Raises:
             SettingsError: a field is of another type, a state, position or time is none, positions come
-                without a spout, messages are of several spouts, or something else is chosen than states.
+                without a spout where there are several, messages are of several spouts, or something else
+                is chosen than states.
             UnknownMessage: a message is not SPOUT:PARTITION:OFFSET.
         """
         states = _states(fields)
@@ -96,6 +109,8 @@ class Selection:
             states=states,
             spout=spout,
             positions=positions,
+            partition=text_in(fields, "partition") or None,
+            component=text_in(fields, "component") or None,
             since=time_in(fields, "since"),
             until=time_in(fields, "until"),
             reason=text_in(fields, "reason"),
@@ -114,7 +129,10 @@ def _states(fields: Fields) -> tuple[State, ...]:
         )
     unknown = [state for state in states if state not in _STATES]
     if unknown:
-        raise SettingsError(f"{unknown[0]!r:.200} is no state; choose among {', '.join(SELECTABLE)}.")
+        raise SettingsError(
+            f"{unknown[0]!r:.200} is no state; choose among {', '.join(SELECTABLE)}."
+            f"{did_you_mean(unknown[0], SELECTABLE)}"
+        )
     return tuple(State(state) for state in states)
 
 
@@ -127,14 +145,33 @@ def _named(fields: Fields, topology: Topology) -> tuple[str | None, tuple[tuple[
         if position is None:
             raise SettingsError(f"{each!r:.200} is not a position; write PARTITION:OFFSET.")
         positions.append(position)
-    if positions and not spout:
-        raise SettingsError("Positions belong to a spout: choose it as well.")
     spouts = [each.name for each in topology.spouts]
+    if positions and not spout:
+        if len(spouts) > 1:
+            raise SettingsError(f"Positions belong to a spout: choose one of {', '.join(spouts)} as well.")
+        (spout,) = spouts
     messages = [MessageId.parse(each, topology.name, spouts) for each in texts_in(fields, "messages")]
     if len({message.spout for message in messages} | ({spout} if spout else set())) > 1:
         raise SettingsError("Choose messages of one spout at a time.")
     positions += [(message.source_partition, message.source_offset) for message in messages]
     return messages[0].spout if messages else spout, tuple(positions)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One message as a dry run lists it."""
+
+    message: str
+    attempt: int  # the one to come
+    state: str  # the newest
+    component: str | None  # that failed it
+    reason: str | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Listed":
+        """A row of the ledger, the newest of its message."""
+        reason = None if row["reason"] is None else row["reason"].partition("\n")[0]
+        return cls(str(message_of(row)), _next_attempt(row), str(row["state"]), row["component"], reason)
 
 
 @dataclass(frozen=True)
@@ -144,6 +181,7 @@ class Matched:
     messages: dict[str, list[Emission]]  # by spout
     in_flight: int  # that match but for their state
     trimmed: int = 0  # acked ones whose tuples may be gone from the streams
+    listed: tuple[Listed, ...] = ()  # of the messages, the first `MOST_LISTED`
 
     @property
     def count(self) -> int:
@@ -159,8 +197,7 @@ def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
     fold = snapshot.fold
     if fold is None:
         return Matched({}, 0)
-    if selection.spout is not None and selection.spout not in {s.name for s in topology.spouts}:
-        raise SettingsError(f"Topology {topology.name} has no spout called {selection.spout}.")
+    _check_names(topology, fold, selection)
     chosen = " OR ".join(f"state = '{state}'" for state in selection.states)
     rows = _newest(snapshot.store, fold, f"(state = 'pending' OR {chosen}) {_conditions(selection)}")
     wanted = set(selection.positions)
@@ -174,13 +211,35 @@ def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
     chosen_rows = found[: selection.limit]
     partners = _partners(topology, snapshot.store, fold, chosen_rows)
     messages: dict[str, list[Emission]] = {}
-    for row in chosen_rows + [row for row in partners if row["state"] != State.PENDING]:
-        # A retrying row names the attempt to come, every other one the attempt that was.
-        attempt = row["attempt"] + (row["state"] != State.RETRYING)
-        emission = Emission(row["source_partition"], row["source_offset"], attempt, row["replaces"])
+    emitted = chosen_rows + [row for row in partners if row["state"] != State.PENDING]
+    for row in emitted:
+        position = row["source_partition"], row["source_offset"]
+        emission = Emission(*position, _next_attempt(row), row["replaces"])
         messages.setdefault(row["spout"], []).append(emission)
     trimmed = sum(1 for row in chosen_rows + partners if row["gone"])
-    return Matched(messages, len(there) - len(found), trimmed)
+    listed = tuple(Listed.of(row) for row in emitted[:MOST_LISTED])
+    return Matched(messages, len(there) - len(found), trimmed, listed)
+
+
+def _check_names(topology: Topology, fold: Fold, selection: Selection) -> None:
+    """Refuse a spout that the topology does not have, and a component that it never had."""
+    spouts = [spout.name for spout in topology.spouts]
+    if selection.spout is not None and selection.spout not in spouts:
+        raise SettingsError(
+            f"Topology {topology.name} has no spout called {selection.spout}; choose one of "
+            f"{', '.join(spouts)}.{did_you_mean(selection.spout, spouts)}"
+        )
+    components = {*topology.components, *fold.logged}
+    if selection.component is not None and selection.component not in components:
+        raise SettingsError(
+            f"Topology {topology.name} has no component called {selection.component}; choose one of "
+            f"{', '.join(topology.components)}.{did_you_mean(selection.component, components)}"
+        )
+
+
+def _next_attempt(row: Mapping[str, Any]) -> int:
+    """A retrying row names the attempt to come, every other one the attempt that was."""
+    return int(row["attempt"] + (row["state"] != State.RETRYING))
 
 
 def _newest(store: Store, fold: Fold, where: str) -> list[dict[str, Any]]:
@@ -201,7 +260,7 @@ def _newest(store: Store, fold: Fold, where: str) -> list[dict[str, Any]]:
             AND source_partition = p AND source_offset = o AND current.attempt = acked.attempt
             AND state = 'acked')
         SELECT spout, source_partition, source_offset, state, attempt, replaced.replaces AS replaces,
-            acked_with, newest.joined AS joined, gone
+            acked_with, newest.joined AS joined, gone, component, reason
         FROM newest LEFT JOIN replaced ON spout = s AND source_partition = p AND source_offset = o
         WHERE {where}
         ORDER BY spout, source_partition, source_offset
@@ -248,6 +307,10 @@ def _conditions(selection: Selection) -> str:
         partitions, offsets = (set(each) for each in zip(*selection.positions, strict=True))
         terms.append(f"source_partition IN ({', '.join(sorted(map(sql_text, partitions)))})")
         terms.append(f"source_offset IN ({', '.join(str(int(offset)) for offset in sorted(offsets))})")
+    if selection.partition is not None:
+        terms.append(f"source_partition LIKE {sql_glob(selection.partition)}")
+    if selection.component is not None:
+        terms.append(f"component = {sql_text(selection.component)}")
     if selection.since is not None:
         terms.append(f"emitted_at >= {_time(selection.since)}")
     if selection.until is not None:

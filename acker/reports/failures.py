@@ -1,67 +1,152 @@
-"""What failed and why, from the events of batches and without Spark."""
+"""What fails, and why, without Spark: messages that are not through, or what failed in folds or batches."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acker.core.delta import query
-from acker.core.messages import message_name
-from acker.core.schemas import EVENTS
+from acker.core.ledger import newest_rows, unfolded
+from acker.core.messages import MessageId, message_of
+from acker.core.schemas import EVENTS, LEDGER
 from acker.core.snapshot import Snapshot
+from acker.journal.journal import Journal
+from acker.reports.source_rows import SourceRow, source_rows
 
-COMMONEST = 3  # reasons that are told
-
-
-@dataclass(frozen=True)
-class FailedReason:
-    """Messages that failed for one reason."""
-
-    reason: str
-    messages: int
-    sample: str  # one of them, SPOUT:PARTITION:OFFSET
-
-    def __str__(self) -> str:
-        return f"{self.messages:,} × {self.reason} (such as {self.sample})"
+COMMONEST = 3
+_GROUP = "component, state, split_part(reason, chr(10), 1)"
+_SAMPLE = ", ".join(
+    f"first_value({column} ORDER BY spout, source_partition, source_offset) AS {column}"
+    for column in ("spout", "source_partition", "source_offset")
+)
 
 
 @dataclass(frozen=True)
-class FailedMessages:
-    """Messages that failed in some batches of one component.
+class Failure:
+    """Messages that failed in one component, for one reason, with one outcome.
 
     Args:
-        messages: how many there are.
-        commonest: the commonest reasons, at most `COMMONEST`.
+        component: that failed them; None where no component did, as for a timeout.
+        reason: its first line.
+        state: `retrying`, `dead_letter` or `lost`; `failed` of batches, which no fold has judged yet.
+        count: of messages; of a report on folds, of attempts.
+        sample: the message with the lowest position.
     """
 
-    messages: int
-    commonest: tuple[FailedReason, ...]
-
-    @property
-    def by_reason(self) -> dict[str, int]:
-        """Reason -> how many messages failed for it, of the commonest."""
-        return {each.reason: each.messages for each in self.commonest}
+    component: str | None
+    reason: str
+    state: str
+    count: int
+    sample: MessageId
 
     def __str__(self) -> str:
-        return "; ".join(str(each) for each in self.commonest)
+        return f"{self.count:,} × {self.reason} (such as {self.sample})"
 
 
-def failed_in(snapshot: Snapshot, component: str, after: int) -> FailedMessages:
-    """The messages that failed in a component's logged batches after one of them."""
-    events = snapshot.require(EVENTS)
-    upto = snapshot.logged(component)
-    rows = query(
-        f"""WITH failed AS (SELECT root_id, reason FROM events
+@dataclass(frozen=True)
+class Failures:
+    """What fails.
+
+    Args:
+        commonest: the commonest first.
+        kinds: how many there are, of which `commonest` has the first.
+        count: messages, or attempts, of all kinds.
+    """
+
+    commonest: tuple[Failure, ...]
+    kinds: int
+    count: int
+
+
+def failures(snapshot: Snapshot, limit: int) -> Failures:
+    """The messages that failed and have not been acked since, by component, reason and state.
+
+    Args:
+        limit: at most so many kinds.
+
+    Raises:
+        StoreError: the ledger cannot be read.
+    """
+    if snapshot.fold is None:
+        return Failures((), 0, 0)
+    rows = f"{newest_rows(snapshot.fold.number)}, failed AS (SELECT * FROM newest)"
+    return _grouped(snapshot, rows, limit)
+
+
+def commonest_failures(snapshot: Snapshot, after: int, upto: int, limit: int = COMMONEST) -> Failures:
+    """The attempts that failed in the folds (after, upto], by component, reason and outcome.
+
+    Attempts that a later one superseded are left out.
+
+    Args:
+        limit: at most so many kinds.
+
+    Raises:
+        StoreError: the ledger cannot be read.
+    """
+    rows = f"""
+        mine AS (SELECT * FROM ledger WHERE fold > {after} AND fold <= {upto} AND live_in IS NULL),
+        given_up AS (SELECT root_id AS root FROM mine WHERE state = 'dead_letter'),
+        failed AS (
+            SELECT * FROM mine WHERE state IN ('dead_letter', 'lost')
+            UNION ALL BY NAME
+            SELECT * REPLACE ('retrying' AS state) FROM mine LEFT ANTI JOIN given_up ON root_id = root
+            WHERE state IN ('failed', 'timed_out') AND reason NOT LIKE 'superseded by attempt %')"""
+    return _grouped(snapshot, rows, limit)
+
+
+def failed_in_batches(journal: Journal, component: str, after: int, limit: int = COMMONEST) -> Failures:
+    """The messages in flight that failed in a component's logged batches after one of them, by reason.
+
+    Args:
+        limit: at most so many kinds.
+
+    Raises:
+        StoreError: the events or the ledger cannot be read.
+    """
+    fold, upto = journal.fold, journal.logged(component)
+    emitted = {name: journal.logged(name) for name, role in journal.roles.items() if role == "spout"}
+    message = "root_id AS root, spout, source_partition, source_offset"
+    found = query(
+        f"""WITH live AS (
+            SELECT {message} FROM ledger WHERE live_in = {fold.number if fold else 0} AND state = 'pending'
+            UNION ALL SELECT {message} FROM events WHERE kind = 'init' AND ({unfolded(fold, emitted)})),
+        failed AS (SELECT DISTINCT root_id, split_part(reason, chr(10), 1) AS reason FROM events
             WHERE kind = 'fail' AND component = '{component}' AND batch > {after} AND batch <= {upto})
-        SELECT reason, count(DISTINCT root_id) AS messages, min(root_id) AS root,
-            sum(count(DISTINCT root_id)) OVER () AS total
-        FROM failed GROUP BY reason ORDER BY messages DESC, reason LIMIT {COMMONEST}""",
-        events=events,
+        SELECT reason, {_SAMPLE}, count(*) AS n, count(*) OVER () AS kinds, sum(count(*)) OVER () AS total
+        FROM failed JOIN live ON root_id = root
+        GROUP BY reason ORDER BY n DESC, reason LIMIT {max(limit, 1)}""",
+        events=journal.require(EVENTS),
+        ledger=journal.require(LEDGER),
     )
-    if not rows:
-        return FailedMessages(0, ())
-    roots = ", ".join(str(row["root"]) for row in rows)
-    first = query(f"SELECT * FROM events WHERE kind = 'init' AND root_id IN ({roots})", events=events)
-    names = {row["root_id"]: message_name(row) for row in first}
-    commonest = (
-        FailedReason(row["reason"] or "", row["messages"], names.get(row["root"], f"root {row['root']}"))
-        for row in rows
+    if not found:
+        return Failures((), 0, 0)
+    commonest = tuple(Failure(component, row["reason"], "failed", row["n"], message_of(row)) for row in found)
+    return Failures(commonest[:limit], found[0]["kinds"], found[0]["total"])
+
+
+def _grouped(snapshot: Snapshot, rows: str, limit: int) -> Failures:
+    """The kinds among the rows of `failed`.
+
+    Args:
+        rows: common table expressions on `ledger`, the last of them `failed`.
+    """
+    if snapshot.fold is None:
+        return Failures((), 0, 0)
+    found = query(
+        f"""WITH {rows}
+        SELECT component, state, coalesce(split_part(reason, chr(10), 1), '') AS reason, {_SAMPLE},
+            count(*) AS n, count(*) OVER () AS kinds, sum(count(*)) OVER () AS total
+        FROM failed WHERE state IN ('retrying', 'dead_letter', 'lost')
+        GROUP BY {_GROUP} ORDER BY n DESC, component, reason, state LIMIT {max(limit, 1)}""",
+        ledger=snapshot.fold.ledger,
     )
-    return FailedMessages(rows[0]["total"], tuple(commonest))
+    if not found:
+        return Failures((), 0, 0)
+    commonest = tuple(
+        Failure(row["component"], row["reason"], row["state"], row["n"], message_of(row)) for row in found
+    )
+    return Failures(commonest[:limit], found[0]["kinds"], found[0]["total"])
+
+
+def sampled_rows(snapshot: Snapshot, found: Failures) -> Mapping[MessageId, SourceRow]:
+    """The source row of each sample."""
+    return source_rows(snapshot, {failure.sample for failure in found.commonest})

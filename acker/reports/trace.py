@@ -44,10 +44,7 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
         UnknownMessage: no event and no row of the ledger speaks of it.
     """
     journal = Journal(store, topology.roles)
-    edges = journal.edges
-    bolts = {bolt for found in edges.values() for bolt in found}
-    spouts = [spout.name for spout in topology.spouts]
-    mine = MessageId.parse(message, topology.name, spouts, edges.keys() - bolts)
+    mine = parse_message(topology, journal, message)
     where = mine.condition()
     fold = journal.fold
     ledger, events = journal.require(LEDGER), journal.require(EVENTS)
@@ -76,6 +73,18 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     return sorted(
         entries, key=lambda entry: (entry.at is None, entry.at, entry.attempt, _RANK.get(entry.what, 0))
     )
+
+
+def parse_message(topology: Topology, journal: Journal, text: str) -> MessageId:
+    """The message that SPOUT:PARTITION:OFFSET names, also of a spout that the topology had before.
+
+    Raises:
+        UnknownMessage: the text is not of that form.
+    """
+    edges = journal.edges
+    bolts = {bolt for found in edges.values() for bolt in found}
+    spouts = [spout.name for spout in topology.spouts]
+    return MessageId.parse(text, topology.name, spouts, edges.keys() - bolts)
 
 
 def _reports(journal: Journal, attempts: dict[int, int]) -> list[Entry]:

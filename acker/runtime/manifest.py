@@ -75,11 +75,14 @@ def registered_manifests(settings: Settings) -> tuple[list[Manifest], list[str]]
             faults.append(str(error))
             continue
         if manifest.name in manifests:
-            faults.append(
-                f"PIPELINE_TOPOLOGIES has more than one topology called {manifest.name}; rename one."
-            )
+            faults.append(more_than_one(manifest.name))
         manifests.setdefault(manifest.name, manifest)
     return list(manifests.values()), faults
+
+
+def more_than_one(name: str) -> str:
+    """What is said of a name that several registered topologies have."""
+    return f"PIPELINE_TOPOLOGIES has more than one topology called {name}; rename one."
 
 
 def _kept_manifest(import_string: str, settings: Settings) -> Manifest:

@@ -1,13 +1,27 @@
 """Finding a topology by its import string or, where it is registered, by its name."""
 
 import importlib
+from dataclasses import dataclass
+from types import ModuleType
 
 from pyspark import cloudpickle
 
 from acker.core.errors import AckerError, TopologyError
+from acker.core.names import did_you_mean
 from acker.runtime.imports import search_current_folder
+from acker.runtime.manifest import more_than_one
 from acker.runtime.settings import Settings
 from acker.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class Registered:
+    """An import string of `PIPELINE_TOPOLOGIES`, and the topology. `fault` says why it cannot be used."""
+
+    import_string: str
+    topology: Topology | None = None
+    doc: str = ""  # of its module
+    fault: str | None = None
 
 
 def load_topology(name: str, settings: Settings) -> Topology:
@@ -17,25 +31,42 @@ def load_topology(name: str, settings: Settings) -> Topology:
         name: `package.module:attribute`, or the name of a registered topology.
 
     Raises:
-        TopologyError: it cannot be imported, is not registered, or is not a topology.
+        TopologyError: it cannot be imported, is not registered or more than once, or is not a topology.
     """
     if ":" in name:
-        return _import(name)
-    registered = {}
-    for text in settings.topologies:
-        topology = _import(text)
-        registered[topology.name] = topology
-    if name not in registered:
-        known = ", ".join(sorted(registered)) or "none"
+        return _import(name)[0]
+    registered = registered_topologies(settings)
+    known = {each.topology.name: each.topology for each in registered if each.topology}
+    if name not in known:
+        faults = "".join(f" {each.fault}" for each in registered if each.fault)
         raise TopologyError(
-            f"No topology is called {name}; registered are: {known}. "
-            "Give its import string, package.module:attribute, instead of the name, or add that string to "
-            "PIPELINE_TOPOLOGIES or to [tool.acker] of pyproject.toml in the current folder."
+            f"No topology is called {name}; registered are: {', '.join(sorted(known)) or 'none'}."
+            f"{did_you_mean(name, known)} Give its import string, package.module:attribute, instead of the "
+            "name, or add that string to PIPELINE_TOPOLOGIES or to [tool.acker] of pyproject.toml in the "
+            f"current folder.{faults}"
         )
-    return registered[name]
+    for each in registered:
+        if each.topology and each.topology.name == name and each.fault:
+            raise TopologyError(each.fault)
+    return known[name]
 
 
-def _import(text: str) -> Topology:
+def registered_topologies(settings: Settings) -> list[Registered]:
+    """All of `PIPELINE_TOPOLOGIES`, in the setting's order, those that cannot be imported with the reason."""
+    found = []
+    for text in settings.topologies:
+        try:
+            topology, module = _import(text)
+        except AckerError as error:
+            found.append(Registered(text, fault=str(error)))
+            continue
+        names = [each.topology.name for each in found if each.topology]
+        fault = more_than_one(topology.name) if topology.name in names else None
+        found.append(Registered(text, topology, (module.__doc__ or "").strip(), fault))
+    return found
+
+
+def _import(text: str) -> tuple[Topology, ModuleType]:
     module_name, _, attribute = text.partition(":")
     search_current_folder()
     try:
@@ -50,8 +81,17 @@ def _import(text: str) -> Topology:
     topology = getattr(module, attribute, None)
     if not isinstance(topology, Topology):
         found = "nothing" if topology is None else type(topology).__name__
-        raise TopologyError(f"{text} is {found} and not a Topology.")
+        raise TopologyError(f"{text} is {found} and not a Topology. {_attributes(module, attribute)}")
     topology.validate()
     # Functions of the topology's module travel to Spark's workers whole: those may not find the module.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    return topology
+    return topology, module
+
+
+def _attributes(module: ModuleType, meant: str) -> str:
+    """What to write instead of an attribute that is no topology."""
+    there = [name for name, value in vars(module).items() if isinstance(value, Topology)]
+    if not there:
+        return f"There is no topology in {module.__name__}; make one with topology = Topology(...)."
+    listed = ", ".join(f"{module.__name__}:{name}" for name in there)
+    return f"The topologies there are: {listed}.{did_you_mean(meant, there)}"

@@ -20,6 +20,7 @@ from acker.components.dataframe_bolt import DataFrameBolt, DataFrameFunction
 from acker.components.rich_bolt import RichBoltComponent
 from acker.components.spout import SpoutComponent
 from acker.core.errors import SettingsError, TopologyError
+from acker.core.names import did_you_mean
 from acker.core.paths import absolute
 from acker.core.retry import ExponentialBackoff, RetryPolicy
 from acker.core.schemas import component_of, edge
@@ -279,6 +280,7 @@ class Topology:
                 if not self._has_stream(each):
                     raise TopologyError(
                         f"{component.name} reads {each}, which topology {self.name} does not have."
+                        f"{did_you_mean(each, self._streams())}"
                     )
             if not component.is_spout and not component.inputs:
                 raise TopologyError(f"Bolt {component.name} of topology {self.name} reads nothing.")
@@ -286,7 +288,10 @@ class Topology:
                 raise TopologyError(f"Bolt {component.name} of topology {self.name} reads an input twice.")
         for name in self.publications:
             if not self._has_stream(name):
-                raise TopologyError(f"Topology {self.name} publishes {name}, which it does not have.")
+                raise TopologyError(
+                    f"Topology {self.name} publishes {name}, which it does not have."
+                    f"{did_you_mean(name, self._streams())}"
+                )
         self.order()
 
     def order(self) -> list[Component]:
@@ -344,6 +349,14 @@ class Topology:
     def _add_hook(self, hook: Hook, function: HookFunction) -> HookFunction:
         self.hooks.setdefault(hook, []).append(function)
         return function
+
+    def _streams(self) -> list[str]:
+        """The names of all streams that can be read and published."""
+        return [
+            name
+            for each in self.components.values()
+            for name in (each.name, *(f"{each.name}.{further}" for further in each.streams))
+        ]
 
     def _has_stream(self, name: str) -> bool:
         component, _, further = name.partition(".")

@@ -138,7 +138,16 @@ def test_the_audit_of_messages_that_wait_for_a_retry_passes(story):
 
 
 def test_a_dry_run_counts_and_does_nothing(story):
-    assert story["dry run"].json() == {"matched": 2, "in_flight": 0, "replayed": 0}
+    listed = {"attempt": 3, "state": "dead_letter", "component": "squared"}
+    assert story["dry run"].json() == {
+        "matched": 2,
+        "in_flight": 0,
+        "messages": [
+            {"message": "numbers:0:-4", "reason": "below 0", **listed},
+            {"message": "numbers:0:2", "reason": "lookup is down", **listed},
+        ],
+        "replayed": 0,
+    }
 
 
 def test_a_replay_by_hand_emits_what_was_chosen(story):

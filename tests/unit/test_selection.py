@@ -26,6 +26,7 @@ def shop():
     [
         {},
         {"states": None, "positions": [], "why": "it is due", "dry_run": False},
+        {"states": None, "dry_run": True},
         {"states": (), "reason": ""},
     ],
 )
@@ -43,7 +44,8 @@ def test_nothing_chosen_is_what_is_due(shop, fields):
         ("until", NEW_YEAR),
         ("reason", "x"),
         ("limit", 1),
-        ("dry_run", True),
+        ("partition", "2026-*"),
+        ("component", "items"),
     ],
 )
 def test_what_narrows_needs_states(shop, narrowing, value):
@@ -86,7 +88,10 @@ def test_a_time_without_a_zone_is_in_utc(shop, given, found):
         ({"limit": True}, "limit is True; fill in a whole number."),
         ({"limit": "1"}, "limit is '1'; fill in a whole number."),
         ({"since": "now"}, "since is 'now', which is no time; write one such as 2026-01-31T12:00:00Z."),
-        ({"positions": ["0:1"]}, "Positions belong to a spout: choose it as well."),
+        ({"states": ["dead_leter"]}, "'dead_leter' is no state; choose among retrying, acked, dead_letter, "),
+        ({"partition": 3}, "partition is 3; fill in a text."),
+        ({"component": ["a"]}, "component is ['a']; fill in a text."),
+        ({"positions": ["0:1"]}, "Positions belong to a spout: choose one of orders, payments as well."),
         ({"positions": ["x"]}, "'x' is not a position; write PARTITION:OFFSET."),
         ({"messages": ["orders:0:1", "payments:0:1"]}, "Choose messages of one spout at a time."),
         ({"spout": "payments", "messages": ["orders:0:1"]}, "Choose messages of one spout at a time."),
@@ -96,6 +101,14 @@ def test_what_makes_no_selection_is_refused_in_a_sentence(shop, fields, sentence
     with pytest.raises(SettingsError) as refused:
         Selection.parse({"states": ["acked"], **fields}, shop)
     assert str(refused.value).startswith(sentence)
+
+
+def test_the_only_spout_need_not_be_named():
+    topology = Topology("shop")
+    topology.spout("orders", DeltaSpout("orders", key="id"))
+    form = {"states": ["acked"], "positions": ["0:1"]}
+    named = Selection(states=(State.ACKED,), spout="orders", positions=(("0", 1),))
+    assert Selection.parse(form, topology) == named
 
 
 def test_a_message_of_no_spout_is_refused(shop):

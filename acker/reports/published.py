@@ -1,0 +1,66 @@
+"""The first rows of a published table, without Spark."""
+
+from dataclasses import dataclass
+
+from acker.core.delta import query, query_table
+from acker.core.errors import StoreError, TopologyError
+from acker.core.names import did_you_mean
+from acker.reports.rows import Value, plain_rows
+from acker.targets.aggregate import DeltaAggregate
+from acker.targets.delta import DeltaTarget
+from acker.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class PublishedRows:
+    """What a published table holds.
+
+    Args:
+        to: path or URI of the table.
+        total: how many rows it has, of which `rows` are some.
+    """
+
+    stream: str
+    to: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    total: int
+
+
+def published_rows(topology: Topology, stream: str, limit: int) -> PublishedRows:
+    """Some rows of a published table, with the user's columns; of aggregates those with the lowest keys.
+
+    Raises:
+        TopologyError: the stream is not published, or to no Delta table.
+        StoreError: the table is not there yet, or cannot be read.
+    """
+    publication = topology.publications.get(stream)
+    if publication is None:
+        published = ", ".join(topology.publications) or "none"
+        raise TopologyError(
+            f"{stream} is not published by topology {topology.name}; published are: {published}."
+            f"{did_you_mean(stream, topology.publications)}"
+        )
+    target = publication.target
+    if not isinstance(target, DeltaTarget):
+        raise TopologyError(f"{stream} is published to {target.uri}, which is no Delta table; look there.")
+    table = target.table()
+    if table is None:
+        raise StoreError(
+            f"There is no table {target.uri} yet: nothing was published to it. Call `acker run "
+            f"{topology.name}`, and `acker failures {topology.name}` if nothing comes of it.",
+            table=target.uri,
+        )
+    columns = [field.name for field in table.schema().fields if not field.name.startswith("_")]
+    keys = target.by if isinstance(target, DeltaAggregate) else ()
+    order = f"ORDER BY {', '.join(map(_quoted, keys))} " if keys else ""
+    selected = f"SELECT {', '.join(map(_quoted, columns))} FROM published {order}LIMIT {limit}"
+    rows = plain_rows(query_table(selected, published=table))
+    (counted,) = query("SELECT count(*) AS n FROM published", published=table)
+    values = tuple(tuple(row[column] for column in columns) for row in rows)
+    return PublishedRows(stream, target.uri, tuple(columns), values, counted["n"])
+
+
+def _quoted(name: str) -> str:
+    """A column's name for DataFusion."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,88 @@
+"""The source rows of messages, as their spout read them, from the streams and without Spark."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from acker.core.delta import in_batches, query, query_table
+from acker.core.messages import MessageId, message_of
+from acker.core.schemas import EVENTS, LEDGER, stream
+from acker.core.snapshot import Snapshot
+from acker.core.trims import newest_trim
+from acker.reports.rows import Value, plain_rows
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """What a spout read of one message.
+
+    Args:
+        values: the source's columns; empty where there is no row to show.
+        missing: why there is none.
+    """
+
+    values: Mapping[str, Value]
+    missing: str | None = None
+
+
+def source_rows(snapshot: Snapshot, messages: Collection[MessageId]) -> dict[MessageId, SourceRow]:
+    """The row of each message, by its newest attempt that was read from the source.
+
+    Raises:
+        StoreError: there is no ledger, or a table cannot be read.
+    """
+    if not messages:
+        return {}
+    batches = _batches(snapshot, messages)
+    trim = newest_trim(snapshot.store)
+    found: dict[MessageId, SourceRow] = {}
+    for spout in {message.spout for message in messages}:
+        mine = {message: batch for message, batch in batches.items() if message.spout == spout}
+        found |= _rows(snapshot, spout, mine)
+        for message in messages:
+            if message.spout == spout and message not in found:
+                is_trimmed = mine.get(message, 0) <= trim.upto.get(spout, 0)
+                found[message] = SourceRow({}, _TRIMMED if is_trimmed else _NOT_THERE)
+    return found
+
+
+_TRIMMED = "the row was trimmed from the stream, as all are that are older than the retention"
+_NOT_THERE = "the stream has no row of the message"
+
+
+def _batches(snapshot: Snapshot, messages: Collection[MessageId]) -> dict[MessageId, int]:
+    """Message -> the spout's newest batch that read it."""
+    mine = " OR ".join(f"({message.condition()})" for message in messages)
+    columns = "spout, source_partition, source_offset"
+    rows = query(
+        f"""SELECT {columns}, max(batch) AS newest FROM (
+            SELECT {columns}, batch FROM events WHERE kind = 'init' AND ({mine})
+            UNION ALL
+            SELECT {columns}, batch FROM ledger WHERE state <> 'lost' AND batch IS NOT NULL AND ({mine}))
+        GROUP BY {columns}""",
+        events=snapshot.require(EVENTS),
+        ledger=snapshot.require(LEDGER),
+    )
+    return {message_of(row): row["newest"] for row in rows}
+
+
+def _rows(snapshot: Snapshot, spout: str, batches: Mapping[MessageId, int]) -> dict[MessageId, SourceRow]:
+    """The rows of a spout's messages in its stream; nothing of those that it has no longer."""
+    table = snapshot.open(stream(spout))
+    if table is None or not batches:
+        return {}
+    offsets = ", ".join(str(message.source_offset) for message in batches)
+    rows = plain_rows(
+        query_table(
+            f"SELECT * FROM stream WHERE {in_batches(sorted(set(batches.values())))} "
+            f"AND _source_offset IN ({offsets})",
+            stream=table,
+        )
+    )
+    found = {}
+    for row in rows:
+        message = MessageId(spout, str(row["_source_partition"]), int(row["_source_offset"] or 0))
+        if batches.get(message) == row["_batch"]:
+            values = {name: value for name, value in row.items() if not name.startswith("_")}
+            unreadable = row["_error"] if row["_kind"] is not None else None
+            found[message] = SourceRow({}, str(unreadable)) if unreadable else SourceRow(values)
+    return found
