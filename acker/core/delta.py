@@ -5,6 +5,8 @@ Each table has one kind of writer. Spark writes streams and published tables, si
 row, and Spark half a second. A client also reads with it what it must know before it plans.
 """
 
+import errno
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,9 @@ from acker.core.schemas import SCHEMAS
 RECOVERY_HINT = 'See "Damage and the way out" in docs/operations.md.'
 
 _REFUSED = (DeltaError, OSError)  # the second where the log cannot be written, as on a full disk
+_OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)")  # as Rust quotes the system
+_NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _STYLE = re.compile(r"\x1b\[[0-9;]*m|↳")
 _FRAME = re.compile(r"\s*(\d+: |at /|stack backtrace)", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,6 +56,29 @@ def said(error: Exception) -> str:
     """What an error of a library says, as a sentence, without a trace of the library's own."""
     lines = takewhile(lambda line: not _FRAME.match(line), _STYLE.sub("", str(error)).splitlines())
     return f"{' '.join(line.strip() for line in lines).rstrip('. ')}."
+
+
+def _unwritten(path: str, error: Exception, otherwise: str) -> StoreError:
+    """What to raise where a table could not be written.
+
+    Args:
+        path: of the table.
+        error: what `deltalake` raised.
+        otherwise: the sentences where it was not the system that refused to write.
+    """
+    quoted = _OS_ERROR.search(str(error))
+    if quoted is None:
+        return StoreError(otherwise, table=path)
+    number = int(quoted[1] or quoted[2])
+    if number in _NO_ROOM:
+        remedy = "Make room there"
+    else:
+        remedy = "Give this user the right to write there" if number in _NO_RIGHT else "Mend that"
+    return StoreError(
+        f"The table {path} cannot be written: {os.strerror(number)}. {remedy}, or set PIPELINE_HOME or "
+        "PIPELINE_STORE to a folder of yours, and run the command again.",
+        table=path,
+    )
 
 
 def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
@@ -139,9 +167,10 @@ def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool
     except _REFUSED as error:
         if not is_there(open_table(table.table_uri)):
             which = ", ".join(f"{app} {number}" for app, number in numbers.items())
-            raise StoreError(
+            raise _unwritten(
+                path_of(table),
+                error,
                 f"The commit {which} did not go into {table.table_uri}: {said(error)} Run the command again.",
-                table=path_of(table),
             ) from error
         return False
     return True
@@ -218,8 +247,9 @@ class Store:
                 )
             except _REFUSED as error:
                 if self.open(name) is None:  # else another client was faster
-                    raise StoreError(
-                        f"The table {self.path(name)} cannot be created: {said(error)}", table=self.path(name)
+                    path = self.path(name)
+                    raise _unwritten(
+                        path, error, f"The table {path} cannot be created: {said(error)}"
                     ) from error
 
     def change(self, table: str, change: Callable[[DeltaTable], dict[str, Any]]) -> dict[str, Any]:
@@ -231,9 +261,10 @@ class Store:
         try:
             return change(self.require(table))
         except _REFUSED as error:
-            raise StoreError(
+            raise _unwritten(
+                self.path(table),
+                error,
                 f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {RECOVERY_HINT}",
-                table=self.path(table),
             ) from error
 
     def last_number(self, table: str, app: str, version: int | None = None) -> int:
