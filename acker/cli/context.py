@@ -3,7 +3,9 @@
 Whatever takes long to import is imported when a command runs: `acker run -h` needs neither Spark nor a table.
 """
 
+import getpass
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -53,6 +55,14 @@ class Context:
             report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
             self.store.create()
             yield Run(self.topology, self.store, session, on_step=report)
+
+
+def user() -> str:
+    """Who calls; by number where the system has no name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _plain(value: Any) -> str:

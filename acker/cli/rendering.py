@@ -55,6 +55,21 @@ def pairs(values: dict[str, Any]) -> None:
     _console().print(", ".join(f"{name} {value:,}" for name, value in values.items()))
 
 
+def line(text: str) -> None:
+    """One sentence."""
+    _console().print(_text(text))
+
+
+def failed(topology: str, found: "Failures") -> None:
+    """The commonest failures of a run's folds; nothing where there are none."""
+    for each in found.commonest:
+        outcome = {"retrying": "tried again", "dead_letter": "given up"}.get(each.state, each.state)
+        where = f" in {each.component}" if each.component else ""
+        line(f"{each.count:,} failed{where}, {outcome}: {each.reason} (such as {each.sample})")
+    if found.kinds > len(found.commonest):
+        line(f"{found.count:,} failed in all: `acker failures {topology}` lists the reasons.")
+
+
 def audit(result: "Audit") -> None:
     """An audit: the counts, what is wrong, and the verdict last."""
     console = _console()

@@ -1,14 +1,12 @@
 """The command `replay`."""
 
-import getpass
-import os
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from acker.cli.context import Context, command
+from acker.cli.context import Context, command, user
 from acker.core.events import SELECTABLE
 
 
@@ -50,14 +48,6 @@ def replay(context: Context, why: str, requested_by: str | None, dry_run: bool, 
         if selection is None:
             result = {"replayed": replays.replay_due(running)}
         else:
-            who = requested_by or _user()
+            who = requested_by or user()
             result = asdict(replays.replay_by_hand(running, selection, why, who))
     context.print(result, lambda: render.pairs(result))
-
-
-def _user() -> str:
-    """Who calls; by number where the system has no name, as in a container."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

@@ -1,27 +1,49 @@
-"""The commands that take a topology on: `run`, `fold`, `publish`."""
+"""The commands that take a topology on: `run`, `fold`, `publish`, `give-up`."""
 
+import sys
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from acker.cli.context import Context, command
+from acker.cli.context import Context, command, user
+
+NOTHING_PASSED = 3  # the exit code
 
 
 @command
 @click.option("--limit", type=click.IntRange(min=0), help="Read at most so many new messages.")
 @click.option("--drain", is_flag=True, help="Repeat until nothing is left to read, replay or wait for.")
 def run(context: Context, limit: int | None, drain: bool) -> None:
-    """Run one cycle: replay what is due, read on, run every bolt, fold, publish."""
-    from acker.cli import rendering as render
-    from acker.operations import cycle
+    """Run one cycle: replay what is due, read on, run every bolt, fold, publish.
 
+    Exit code 3 says that messages failed and none was acked.
+    """
+    from acker.cli import rendering as render
+    from acker.core.ledger import newest_fold
+    from acker.core.snapshot import Snapshot
+    from acker.operations import cycle
+    from acker.reports.failures import commonest_failures, nothing_passed
+
+    before = newest_fold(context.store)
+    after = before.number if before else 0
     with context.running() as running:
         if drain:
             result: dict[str, Any] = {"cycles": cycle.drain(running, limit)}
         else:
             result = asdict(cycle.run_cycle(running, limit))
-    context.print(result, lambda: render.pairs(result))
+    snapshot = Snapshot(context.store)
+    failed = commonest_failures(snapshot, after, snapshot.fold.number if snapshot.fold else 0)
+
+    def rendered() -> None:
+        render.failed(context.topology.name, failed)
+        render.pairs(result)
+
+    context.print(
+        {**result, "failed": failed.count, "failures": list(map(asdict, failed.commonest))}, rendered
+    )
+    if nothing_passed(snapshot, after):
+        sys.exit(NOTHING_PASSED)
 
 
 @command
@@ -47,3 +69,25 @@ def publish(context: Context) -> None:
     with context.running() as running:
         result = {"commits": publish_all(running)}
     context.print(result, lambda: render.pairs(result))
+
+
+@command
+@click.argument("bolt")
+@click.option("--why", required=True, help="Becomes part of the reason of each message that fails.")
+@click.option("--requested-by", default=None, help="Becomes part of it too; you by default.")
+def give_up(context: Context, bolt: str, why: str, requested_by: str | None) -> None:
+    """Fail the messages of the batch that BOLT has left unfinished, so that it goes on after it.
+
+    The messages are replayed or become dead letters, as the retry policy says. It needs no Spark.
+    """
+    from acker.batches.batch import give_up as give_up_batch
+    from acker.cli import rendering as render
+
+    component = context.topology.component(bolt)
+    with context.running() as running:
+        batch = give_up_batch(running, component, f"given up by {requested_by or user()}: {why}")
+    result = {"component": bolt, "batch": batch.number}
+    context.print(
+        result,
+        lambda: render.line(f"{bolt} batch {batch.number} is given up; the next fold fails its messages."),
+    )

@@ -71,6 +71,20 @@ def failures(snapshot: Snapshot, limit: int) -> Failures:
     return _grouped(snapshot, rows, limit)
 
 
+def nothing_passed(snapshot: Snapshot, after: int) -> bool:
+    """Whether attempts failed in the folds after one, none was acked in them, and none is in flight."""
+    fold = snapshot.fold
+    if fold is None:
+        return False
+    (row,) = query(
+        f"""SELECT count(*) FILTER (WHERE state = 'acked' OR state = 'pending') AS others, count(*) AS n
+            FROM ledger WHERE root_id IS NOT NULL AND state <> 'retrying'
+            AND (live_in = {fold.number} OR (live_in IS NULL AND fold > {after}))""",
+        ledger=fold.ledger,
+    )
+    return bool(row["n"] and not row["others"])
+
+
 def commonest_failures(snapshot: Snapshot, after: int, upto: int, limit: int = COMMONEST) -> Failures:
     """The attempts that failed in the folds (after, upto], by component, reason and outcome.
 

@@ -309,6 +309,19 @@ class Topology:
             raise TopologyError(f"Topology {self.name} has a cycle: {circle}.") from error
         return [self.components[name] for name in names]
 
+    def component(self, name: str) -> Component:
+        """A component by its name.
+
+        Raises:
+            TopologyError: there is none of that name.
+        """
+        if name not in self.components:
+            raise TopologyError(
+                f"Topology {self.name} has no component {name}; it has {', '.join(self.components)}."
+                f"{did_you_mean(name, self.components)}"
+            )
+        return self.components[name]
+
     def edges(self, name: str) -> tuple[str, ...]:
         """The consumers of a component's streams, as `acker.schemas.edge` calls them."""
         return tuple(

@@ -4,7 +4,7 @@ Only the rows of a batch are made and appended here. Planning, logging, folding 
 product's, as is the append, which happens once for each number of a batch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import polars as pl
@@ -41,7 +41,7 @@ class PolarsTopology(Topology):
 
     def _add(self, component: Component) -> Component:
         kind = PolarsSpout if component.is_spout else PolarsBolt
-        return super()._add(kind(**vars(component)))
+        return super()._add(kind(**{each.name: getattr(component, each.name) for each in fields(component)}))
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,10 @@ def test_a_replay_by_hand_takes_the_commit_back_until_it_is_settled(run):
 def test_status_tells_people_how_far_a_spout_with_one_partition_is(run, capsys):
     run_cycle(run)
     render.status(status_report(run.topology, run.store, run.clock()))
-    assert capsys.readouterr().out.endswith("numbers: emitted up to 4, committed up to 4\n")
+    assert capsys.readouterr().out.endswith(
+        "numbers: emitted up to 4, committed up to 4\n"
+        "numbers: what is unread is unknown: the spout has no method `backlog`\n"
+    )
 
 
 def test_messages_that_are_not_tracked_are_committed_at_once_and_take_no_room(place):

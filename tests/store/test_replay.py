@@ -223,8 +223,8 @@ def test_a_replay_by_hand_is_recorded(by_hand, settled):
         "requested_by": "tester",
         "requested_at": settled.clock(),
         "why": "it's mended",
-        "selection": '{"states": ["dead_letter"], "spout": null, "positions": [], "since": null, '
-        '"until": null, "reason": "IT\'S", "limit": 5}',
+        "selection": '{"states": ["dead_letter"], "spout": null, "positions": [], "partition": null, '
+        '"component": null, "since": null, "until": null, "reason": "IT\'S", "limit": 5}',
         "matched": 2,
     }
 
