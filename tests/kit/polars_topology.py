@@ -84,30 +84,35 @@ class PolarsSpout(SpoutComponent):
     """A spout whose source gives Polars frames."""
 
     def write(self, work: Work) -> None:
-        planned, there = work.batch.input, pl.col("_is_there")
-        if isinstance(planned, SourceRange):
-            read = self.source.read_range(work.spark, planned.described)
-            found = read.with_columns(_attempt=pl.lit(1, pl.Int32), _replaces=pl.lit(None, pl.Int64))
-            found = found.with_columns(_is_there=True)
-        else:
-            read = self.source.read_positions(work.spark, planned.table(), history(work.journal, self.name))
-            wanted = pl.DataFrame(planned.table()).rename("_{}".format)
-            found = wanted.join(read.with_columns(_is_there=True), on=list(POSITION), how="left")
-        emission = f"{work.topology}/{self.name}/{work.batch.number}"
-        root = pl.concat_str(pl.lit(emission), *POSITION, "_attempt", separator="/")
-        is_tracked = self.reliable
-        if isinstance(planned, SourceRange) and isinstance(is_tracked, str):
-            is_tracked = pl.sql_expr(is_tracked)
+        is_new = isinstance(work.batch.input, SourceRange)
+        found = self._new(work) if is_new else self._again(work)
+        is_gone = pl.col("_is_there").is_null()
+        emission = pl.lit(f"{work.topology}/{self.name}/{work.batch.number}")
+        root = pl.concat_str(emission, *POSITION, "_attempt", separator="/").map_elements(hash64, pl.Int64)
         made = found.select(
-            pl.when(is_tracked).then(root.map_elements(hash64, pl.Int64)).alias("_root_id"),
-            pl.when(there.is_null()).then(pl.lit(Kind.LOST.value)).alias("_kind"),
-            pl.when(there.is_null()).then(pl.lit("the source no longer holds this message")).alias("_error"),
+            pl.when(self._is_tracked() if is_new else True).then(root).alias("_root_id"),
+            pl.when(is_gone).then(pl.lit(Kind.LOST.value)).alias("_kind"),
+            pl.when(is_gone).then(pl.lit("the source no longer holds this message")).alias("_error"),
             *POSITION,
             "_attempt",
             "_replaces",
             USERS,
         )
         append(work, self, made)
+
+    def _is_tracked(self) -> pl.Expr | bool:
+        return pl.sql_expr(self.reliable) if isinstance(self.reliable, str) else self.reliable
+
+    def _new(self, work: Work) -> pl.DataFrame:
+        read = self.source.read_range(work.spark, work.batch.input.described)
+        first = {"_attempt": pl.lit(1, pl.Int32), "_replaces": pl.lit(None, pl.Int64)}
+        return read.with_columns(**first, _is_there=True)
+
+    def _again(self, work: Work) -> pl.DataFrame:
+        wanted = work.batch.replay.table()
+        read = self.source.read_positions(work.spark, wanted, history(work.journal, self.name))
+        there = read.with_columns(_is_there=True)
+        return pl.DataFrame(wanted).rename("_{}".format).join(there, on=list(POSITION), how="left")
 
     def no_tuples(self, work: Work, further: str) -> pl.DataFrame:
         return self.source.read_range(work.spark, []).select(pl.lit(None, pl.Int64).alias("anchor"), USERS)

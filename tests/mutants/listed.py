@@ -15,6 +15,7 @@ CYCLES = "tests/store/test_cycles.py::"
 HOLDS = "tests/spark/test_holds.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
 REPLAY = "tests/store/test_replay.py::"
+STORE_MAINTAIN = "tests/store/test_maintain.py::"
 RUNS = "tests/spark/test_topology_runs.py::"
 RICH = "tests/spark/test_rich_bolts.py::"
 PUBLISH = "tests/spark/test_publish.py::"
@@ -322,7 +323,7 @@ MUTANTS = (
         "acker/operations/compact.py",
         'f"live_in < {newest.number}"',
         'f"fold < {newest.number}"',
-        ("tests/store/test_maintain.py::test_compaction_in_the_middle_of_a_batch_changes_no_result",),
+        (f"{STORE_MAINTAIN}test_compaction_in_the_middle_of_a_batch_changes_no_result",),
     ),
     Mutant(
         "a trimming does not look at what is live",
@@ -336,10 +337,7 @@ MUTANTS = (
         "acker/operations/trim.py",
         "        _untaken(journal),\n",
         "",
-        (
-            "tests/spark/test_untracked.py::"
-            "test_what_waits_for_a_bolt_is_not_trimmed_although_nobody_tracks_it",
-        ),
+        (f"{STORE_MAINTAIN}test_what_waits_for_a_bolt_is_not_trimmed_although_nobody_tracks_it",),
     ),
     # Spouts, replays and changes.
     Mutant(

@@ -6,8 +6,7 @@ from pyspark.sql import functions as F
 
 from acker.components.anchors import fail_when
 from acker.components.collector import RichBolt
-from acker.operations.cycle import run_cycle, run_spout
-from acker.operations.fold import fold
+from acker.operations.cycle import run_cycle
 from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
@@ -59,17 +58,6 @@ def test_a_message_may_be_untracked(place, states):
     run_cycle(run)
     assert states(run) == [(2, 1, "acked"), (4, 1, "acked")]
     check_published(place, run, [2, 4, 8])
-
-
-def test_what_waits_for_a_bolt_is_not_trimmed_although_nobody_tracks_it(place):
-    place.add("numbers", id=[1])
-    run = doubling(place, topology={"reliable": False})
-    run_spout(run, run.topology.components["numbers"])
-    fold(run)
-    place.clock.advance(60)
-    assert trim_streams(run, timedelta(0)) == {}
-    run_cycle(run)
-    check_published(place, run, [2])
 
 
 class Pair(RichBolt):

@@ -5,6 +5,7 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
+from acker.core.delta import query
 from acker.operations.compact import compact
 from acker.operations.cycle import run_cycle, run_spout
 from acker.operations.fold import fold
@@ -15,13 +16,17 @@ from tests.kit.polars_topology import PolarsTopology, TableSource, acked
 DAY = timedelta(days=1)
 
 
-@pytest.fixture
-def run(place):
+def doubling(place, **settings):
     """Numbers that are doubled."""
-    topology = PolarsTopology("kept", message_timeout=None)
+    topology = PolarsTopology("kept", message_timeout=None, **settings)
     numbers = topology.spout("numbers", TableSource(place.add("numbers", id=[1, 2, 3])))
     topology.bolt(numbers, name="doubled")(lambda tuples: tuples.with_columns(pl.col("id") * 2))
     return place.run(topology)
+
+
+@pytest.fixture
+def run(place):
+    return doubling(place)
 
 
 def test_what_is_younger_than_the_retention_stays(place, run):
@@ -30,6 +35,17 @@ def test_what_is_younger_than_the_retention_stays(place, run):
     place.add("numbers", id=[4])
     run_cycle(run)
     assert trim_streams(run, 3 * DAY) == {}
+
+
+def test_what_waits_for_a_bolt_is_not_trimmed_although_nobody_tracks_it(place):
+    run = doubling(place, reliable=False)
+    run_spout(run, run.topology.components["numbers"])
+    fold(run)
+    place.clock.advance(60)
+    assert trim_streams(run, timedelta(0)) == {}
+    run_cycle(run)
+    doubled = query("SELECT id FROM s ORDER BY id", s=run.store.require("streams/doubled"))
+    assert [row["id"] for row in doubled] == [2, 4, 6]
 
 
 def test_before_anything_was_logged_there_is_nothing_to_trim(run):
