@@ -1,12 +1,16 @@
 """Showing how a run gets on: a bar on a terminal, a line per step elsewhere."""
 
+import sys
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from acker.batches.progress import Step, describe
+from acker.cli.beside import lines_of_standard_error, terminal
 from acker.topology.topology import Topology
 
 _STEPS_PER_BATCH = 3  # plan, write, log
@@ -16,20 +20,20 @@ class ProgressReport:
     """Hears of a run's steps and shows them on standard error.
 
     The bar counts one cycle: three steps per component, the fold, and each published table; where a
-    component has more than one batch it begins again.
+    component has more than one batch it begins again. What anybody else writes to standard error meanwhile
+    appears above the bar.
     """
 
     def __init__(self, topology: Topology, quiet: bool = False) -> None:
+        self._topology = topology
         self._console = Console(stderr=True, quiet=quiet)
-        total = _STEPS_PER_BATCH * len(topology.components) + 1 + len(topology.publications)
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task(topology.name, total=total)
+        self._is_live = self._console.is_terminal and not quiet
+        self._open = ExitStack()
 
     def __call__(self, step: Step) -> None:
         """Show a step."""
         text = describe(step)
-        if not self._console.is_terminal:
+        if not self._is_live:
             self._console.print(text, highlight=False)
             return
         if step.name == "folded":
@@ -39,12 +43,25 @@ class ProgressReport:
         self._bar.update(self._task, description=text, advance=step.name not in ("folding", "bisecting"))
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bar.start()
+        if self._is_live:
+            total = _STEPS_PER_BATCH * len(self._topology.components) + 1 + len(self._topology.publications)
+            self._bar = Progress(
+                *(SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()),
+                console=Console(file=self._open.enter_context(terminal())),
+                transient=True,
+                redirect_stdout=sys.stdout.isatty(),
+                redirect_stderr=False,  # it comes by the file descriptor
+            )
+            self._task = self._bar.add_task(self._topology.name, total=total)
+            self._open.enter_context(self._bar)
+            # It ends before the bar does: a line that is printed while the bar goes would stand within it.
+            self._open.enter_context(lines_of_standard_error(self._print_above))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._console.is_terminal:  # elsewhere it was not started, and would print an empty line
-            self._bar.stop()
+        self._open.close()
+
+    def _print_above(self, line: str) -> None:
+        self._bar.console.print(Text.from_ansi(line), soft_wrap=True)
