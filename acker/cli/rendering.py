@@ -70,6 +70,12 @@ def failed(topology: str, found: "Failures") -> None:
         line(f"{found.count:,} failed in all: `acker failures {topology}` lists the reasons.")
 
 
+def advice(sentences: "Sequence[str]") -> None:
+    """What looks like a mistake, on standard error."""
+    for each in sentences:
+        Console(stderr=True, highlight=False).print(_text(f"Warning: {each}"), soft_wrap=True)
+
+
 def audit(result: "Audit") -> None:
     """An audit: the counts, what is wrong, and the verdict last."""
     console = _console()

@@ -24,7 +24,10 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
     from acker.core.snapshot import Snapshot
     from acker.operations import cycle
     from acker.reports.failures import commonest_failures, nothing_passed
+    from acker.topology.advice import advice
 
+    if not context.as_json:
+        render.advice(advice(context.topology))
     before = newest_fold(context.store)
     after = before.number if before else 0
     with context.running() as running:

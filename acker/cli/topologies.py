@@ -39,6 +39,7 @@ def describe(name: str, as_json: bool) -> None:
     from acker.cli import rendering as render
     from acker.runtime.manifest import manifest_of
     from acker.runtime.registry import load_topology
+    from acker.topology.advice import advice
 
     topology = load_topology(name, Settings.from_env())
     module = sys.modules[name.partition(":")[0]] if ":" in name else None
@@ -47,3 +48,4 @@ def describe(name: str, as_json: bool) -> None:
         click.echo(json.dumps(asdict(manifest)))
     else:
         render.manifest(manifest)
+        render.advice(advice(topology))

@@ -47,9 +47,10 @@ class MessageId:
             (head,), rest, is_named = spouts, text, True
         position = parse_position(rest)
         if not is_named or position is None:
+            suggestion = "" if head in spouts else did_you_mean(head, spouts)
             raise UnknownMessage(
                 f"{text!r:.200} is not a message of {topology}; write SPOUT:PARTITION:OFFSET, "
-                f"with one of the spouts {', '.join(spouts)}.{did_you_mean(head, spouts)}"
+                f"with one of the spouts {', '.join(spouts)}.{suggestion}"
             )
         check_text("The message", text)
         return cls(head, *position)

@@ -38,7 +38,7 @@ def load_topology(name: str, settings: Settings) -> Topology:
     registered = registered_topologies(settings)
     known = {each.topology.name: each.topology for each in registered if each.topology}
     if name not in known:
-        faults = "".join(f" {each.fault}" for each in registered if each.fault)
+        faults = "".join(f" {each.fault}" for each in registered if each.topology is None)
         raise TopologyError(
             f"No topology is called {name}; registered are: {', '.join(sorted(known)) or 'none'}."
             f"{did_you_mean(name, known)} Give its import string, package.module:attribute, instead of the "
@@ -74,10 +74,10 @@ def _import(text: str) -> tuple[Topology, ModuleType]:
     except AckerError:
         raise
     except (Exception, SystemExit) as error:  # a module may be a program that ends
-        raise TopologyError(
-            f"{text} does not import: {type(error).__name__}: {error}. "
-            f'`python -c "import {module_name}"` shows where.'
-        ) from error
+        hint = f'`python -c "import {module_name}"` shows where.'
+        if isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]:
+            hint = f"Call the command in the folder that {error.name} is in, or put that on PYTHONPATH."
+        raise TopologyError(f"{text} does not import: {type(error).__name__}: {error}. {hint}") from error
     topology = getattr(module, attribute, None)
     if not isinstance(topology, Topology):
         found = "nothing" if topology is None else type(topology).__name__

@@ -279,8 +279,8 @@ class Topology:
             for each in component.inputs:
                 if not self._has_stream(each):
                     raise TopologyError(
-                        f"{component.name} reads {each}, which topology {self.name} does not have."
-                        f"{did_you_mean(each, self._streams())}"
+                        f"{component.name} reads {each}, which topology {self.name} does not have; "
+                        f"{self._choice(each)}"
                     )
             if not component.is_spout and not component.inputs:
                 raise TopologyError(f"Bolt {component.name} of topology {self.name} reads nothing.")
@@ -289,8 +289,7 @@ class Topology:
         for name in self.publications:
             if not self._has_stream(name):
                 raise TopologyError(
-                    f"Topology {self.name} publishes {name}, which it does not have."
-                    f"{did_you_mean(name, self._streams())}"
+                    f"Topology {self.name} publishes {name}, which it does not have; {self._choice(name)}"
                 )
         self.order()
 
@@ -306,7 +305,9 @@ class Topology:
             )
         except CycleError as error:
             circle = " → ".join(error.args[1])
-            raise TopologyError(f"Topology {self.name} has a cycle: {circle}.") from error
+            raise TopologyError(
+                f"Topology {self.name} has a cycle: {circle}. Let one of them read something else."
+            ) from error
         return [self.components[name] for name in names]
 
     def component(self, name: str) -> Component:
@@ -363,13 +364,14 @@ class Topology:
         self.hooks.setdefault(hook, []).append(function)
         return function
 
-    def _streams(self) -> list[str]:
-        """The names of all streams that can be read and published."""
-        return [
-            name
+    def _choice(self, name: str) -> str:
+        """The streams that can be read and published, in place of one that is not there."""
+        streams = [
+            stream
             for each in self.components.values()
-            for name in (each.name, *(f"{each.name}.{further}" for further in each.streams))
+            for stream in (each.name, *(f"{each.name}.{further}" for further in each.streams))
         ]
+        return f"choose one of {', '.join(streams) or 'none'}.{did_you_mean(name, streams)}"
 
     def _has_stream(self, name: str) -> bool:
         component, _, further = name.partition(".")
