@@ -65,7 +65,7 @@ def _log_step(step: Step) -> None:
 def read_source(run: Run, spout: str) -> Counts:
     """Emit the spout's next messages. `held_back` is among the counts where `max_pending` stops it."""
     component = next(each for each in run.topology.spouts if each.name == spout)
-    batches, messages = run_spout(run, component, replays=False)
+    done = run_spout(run, component, replays=False)
     room = room_for_new(run.topology, run.snapshot(), spout)
     if room <= 0:
         log.warning(
@@ -74,8 +74,8 @@ def read_source(run: Run, spout: str) -> Counts:
             run.topology.name,
             run.topology.max_pending,
         )
-        return {"batches": batches, "messages": messages, "held_back": 1}
-    return {"batches": batches, "messages": messages} if batches else {}
+        return {"batches": done.batches, "messages": done.messages, "held_back": 1}
+    return {"batches": done.batches, "messages": done.messages} if done.batches else {}
 
 
 def run_bolt(run: Run, bolt: str, waits: bool = False) -> dict[str, Any]:

@@ -15,7 +15,7 @@ def write(run: Run, journal: Journal, component: Component, batch: Batch) -> Non
     """Append a planned batch's rows to its component's stream.
 
     Raises:
-        BoltError: the bolt broke its contract, or fails on too many messages.
+        BoltError: the bolt broke its contract, cannot be run over its inputs, or fails on too many messages.
         PySparkException: an error that no message causes.
     """
     component.write(

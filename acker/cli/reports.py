@@ -69,12 +69,12 @@ def failures(context: Context, limit: int) -> None:
     from acker.core.schemas import LEDGER
     from acker.core.snapshot import Snapshot
     from acker.reports.failures import failures as failures_report
-    from acker.reports.failures import sampled_rows
+    from acker.reports.source_rows import source_rows
 
     snapshot = Snapshot(context.store)
     snapshot.require(LEDGER)
     found = failures_report(snapshot, limit)
-    samples = sampled_rows(snapshot, found)
+    samples = source_rows(snapshot, {failure.sample for failure in found.commonest})
     result = asdict(found)
     for failure, described in zip(found.commonest, result["commonest"], strict=True):
         described |= {"sample": str(failure.sample), "source": asdict(samples[failure.sample])}

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from acker.components.mistakes import telling_who
 from acker.core.errors import BoltError
 from acker.core.quoting import sql_name
 from acker.core.schemas import STREAM_PROPERTIES, component_of, stream
@@ -136,12 +137,14 @@ class Component(Stream, ABC):
         Rows that raise fail their messages and no others.
 
         Raises:
-            BoltError: the component broke its contract, or fails on too many messages.
+            BoltError: the component broke its contract, cannot be run over its inputs, or fails on too many
+                messages.
             PySparkException: an error that no message causes.
         """
         bad: BadRows = {}
         while True:
-            rows = self.rows(work, bad)
+            with telling_who("Spout" if self.is_spout else "Bolt", self.name):
+                rows = _stamped(work, self, self.rows(work, bad))
             try:
                 _append_rows(work, self, rows)
             except PySparkException as error:
@@ -228,14 +231,18 @@ def columns_of(components: Mapping[str, Component], rows: DataFrame, name: str) 
     return user_columns(rows) if found is None else found.columns(rows, further)
 
 
-def _append_rows(work: Work, component: Component, rows: DataFrame) -> None:
+def _stamped(work: Work, component: Component, rows: DataFrame) -> DataFrame:
+    """Rows as they lie in the stream, with the number of their batch."""
     # Spark Connect gives the strings that Python functions return the type `string collate UTF8_BINARY`,
     # which is the default but which `deltalake` cannot read; a cast spells it as everybody else does.
     columns = [
         F.col(sql_name(field.name)).cast(_ddl(component, field.dataType)).alias(field.name)
         for field in rows.schema.fields
     ]
-    stamped = rows.select(bound_literal(work.batch.number, "_root_id", "bigint").alias("_batch"), *columns)
+    return rows.select(bound_literal(work.batch.number, "_root_id", "bigint").alias("_batch"), *columns)
+
+
+def _append_rows(work: Work, component: Component, stamped: DataFrame) -> None:
     path = work.journal.store.path(stream(component.name))
     append(stamped, path, component.name, work.batch.number, _WRITE_OPTIONS)
 

@@ -12,6 +12,7 @@ from acker.components.base import Work
 from acker.components.collector import LONGEST_REASON
 from acker.components.columns import check_columns
 from acker.components.function_bolt import Frames, FunctionBolt
+from acker.components.mistakes import telling_where
 from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.ids import hash64
@@ -49,7 +50,8 @@ class DataFrameBolt(FunctionBolt):
         """See `FunctionBolt`."""
         salt = hash64(f"{self.name}/{work.batch.number}")
         given = [anchored(frames[name], salt) for name in self.inputs]
-        result: Any = self.function(*given)
+        with telling_where(self.name):
+            result: Any = self.function(*given)
         if not isinstance(result, DataFrame):
             found = type(result).__name__
             raise BoltError(f"Bolt {self.name} must return a DataFrame, not {found}.", component=self.name)

@@ -5,12 +5,13 @@ a worker needs PySpark and PyArrow and not this project.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
+from pyspark.errors import PySparkAttributeError
 from pyspark.sql import Row
 
 from acker.components.collector import (
@@ -27,6 +28,7 @@ from acker.components.collector import (
 )
 
 MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)  # values that a schema does not take
+_ROWS = (Mapping, tuple, list)
 _KIND = ("_kind", "_error")
 _REPORT = {
     "_root_id": pa.int64(),
@@ -67,12 +69,33 @@ class TupleRunner:
 
     def _execute(self, anchor: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, Any]]:
         try:
-            rows = self.function(Row(**fields)) or ()
+            rows = self._returned(self.function(Row(**fields)))
             return [{**anchor, **named(row, self.names)} for row in rows]
         except NO_TUPLES_FAULT:
             raise
+        except PySparkAttributeError as error:
+            missing = (error.getMessageParameters() or {}).get("attr_name")
+            there = ", ".join(fields)
+            return [{**anchor, **failure(f"AttributeError: a tuple has no column {missing}; it has {there}")}]
         except Exception as error:  # whatever else the user's code raises is the tuple's failure
             return [{**anchor, **failure(error)}]
+
+    def _returned(self, result: Any) -> Iterable[Any]:
+        """The rows that a function returned.
+
+        Raises:
+            TypeError: it returned one row, or a value of it, which would be taken apart as if it were rows.
+        """
+        if result is None:
+            return ()
+        is_row = isinstance(result, str | bytes | Mapping | Row) or not isinstance(result, Iterable)
+        if is_row or (isinstance(result, tuple) and not all(isinstance(each, _ROWS) for each in result)):
+            raise TypeError(
+                f"returned {result!r:.200} instead of rows; yield each row, as a dict or a tuple of "
+                f"{', '.join(self.names)}"
+            )
+        rows: Iterable[Any] = result
+        return rows
 
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist(rows, schema=self.schema)

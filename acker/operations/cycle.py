@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from acker.batches.batch import finish
 from acker.batches.holds import held_if_it_raises
@@ -34,6 +35,7 @@ class CycleResult:
     """What one cycle did."""
 
     messages: int  # read anew from the sources
+    replayed: int  # messages emitted again
     batches: int
     commits: int  # of published tables
 
@@ -47,13 +49,14 @@ def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
     Args:
         limit: read at most so many new messages; None: as many as one batch of each spout takes.
     """
-    messages = batches = 0
+    messages = replayed = batches = 0
     errors: list[Exception] = []
     for spout in run.topology.spouts:
         with _to_go_on(errors):
-            done, read = run_spout(run, spout, None if limit is None else limit - messages)
-            messages += read
-            batches += done
+            done = run_spout(run, spout, None if limit is None else limit - messages)
+            messages += done.messages
+            replayed += done.replayed
+            batches += done.batches
     for bolt in run.topology.bolts:
         with _to_go_on(errors):
             batches += run_bolt(run, bolt)
@@ -61,7 +64,7 @@ def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
     commits = publish(run)
     if errors:
         raise errors[0]
-    return CycleResult(messages, batches, commits)
+    return CycleResult(messages, replayed, batches, commits)
 
 
 @contextmanager
@@ -83,10 +86,16 @@ def _stops_all(error: Exception) -> bool:
     return isinstance(error, StoreError | ServerError) or type(error) is SparkConnectGrpcException
 
 
-def run_spout(
-    run: Run, spout: SpoutComponent, limit: int | None = None, replays: bool = True
-) -> tuple[int, int]:
-    """Finish what was left, replay what is due, and read on. Returns batches run and new messages planned.
+class SpoutResult(NamedTuple):
+    """What a spout did in one cycle."""
+
+    batches: int = 0
+    messages: int = 0  # read anew
+    replayed: int = 0
+
+
+def run_spout(run: Run, spout: SpoutComponent, limit: int | None = None, replays: bool = True) -> SpoutResult:
+    """Finish what was left, replay what is due, and read on.
 
     Args:
         limit: see `run_cycle`.
@@ -107,9 +116,13 @@ def run_spout(
         finish(run, new, journal)
         batches.append(new)
     if not batches:
-        return 0, 0
+        return SpoutResult()
     journal = run.snapshot()
-    return len(batches), sum(emitted(journal, batch) for batch in batches if batch.kind == "next")
+    return SpoutResult(
+        batches=len(batches),
+        messages=sum(emitted(journal, batch) for batch in batches if batch.kind == "next"),
+        replayed=sum(len(batch.replay) for batch in batches if batch.kind == "replay"),
+    )
 
 
 def _plan_next(run: Run, journal: Journal, spout: SpoutComponent, limit: int | None) -> Batch | None:

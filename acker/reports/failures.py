@@ -1,6 +1,5 @@
 """What fails, and why, without Spark: messages that are not through, or what failed in folds or batches."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acker.core.delta import query
@@ -9,7 +8,6 @@ from acker.core.messages import MessageId, message_of
 from acker.core.schemas import EVENTS, LEDGER
 from acker.core.snapshot import Snapshot
 from acker.journal.journal import Journal
-from acker.reports.source_rows import SourceRow, source_rows
 
 COMMONEST = 3
 _GROUP = "component, state, split_part(reason, chr(10), 1)"
@@ -60,7 +58,7 @@ def failures(snapshot: Snapshot, limit: int) -> Failures:
     """The messages that failed and have not been acked since, by component, reason and state.
 
     Args:
-        limit: at most so many kinds.
+        limit: at most so many kinds, 1 or more.
 
     Raises:
         StoreError: the ledger cannot be read.
@@ -91,7 +89,7 @@ def commonest_failures(snapshot: Snapshot, after: int, upto: int, limit: int = C
     Attempts that a later one superseded are left out.
 
     Args:
-        limit: at most so many kinds.
+        limit: at most so many kinds, 1 or more.
 
     Raises:
         StoreError: the ledger cannot be read.
@@ -150,7 +148,7 @@ def _grouped(snapshot: Snapshot, rows: str, limit: int) -> Failures:
         SELECT component, state, coalesce(split_part(reason, chr(10), 1), '') AS reason, {_SAMPLE},
             count(*) AS n, count(*) OVER () AS kinds, sum(count(*)) OVER () AS total
         FROM failed WHERE state IN ('retrying', 'dead_letter', 'lost')
-        GROUP BY {_GROUP} ORDER BY n DESC, component, reason, state LIMIT {max(limit, 1)}""",
+        GROUP BY {_GROUP} ORDER BY n DESC, component, reason, state LIMIT {limit}""",
         ledger=snapshot.fold.ledger,
     )
     if not found:
@@ -158,9 +156,4 @@ def _grouped(snapshot: Snapshot, rows: str, limit: int) -> Failures:
     commonest = tuple(
         Failure(row["component"], row["reason"], row["state"], row["n"], message_of(row)) for row in found
     )
-    return Failures(commonest[:limit], found[0]["kinds"], found[0]["total"])
-
-
-def sampled_rows(snapshot: Snapshot, found: Failures) -> Mapping[MessageId, SourceRow]:
-    """The source row of each sample."""
-    return source_rows(snapshot, {failure.sample for failure in found.commonest})
+    return Failures(commonest, found[0]["kinds"], found[0]["total"])

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from acker.core.delta import open_table
 from acker.core.quoting import sql_name
 from acker.spark.delta import append
-from acker.targets.aggregates import Aggregate
+from acker.targets.aggregates import Aggregate, check_column
 from acker.targets.audit import audit_counts
 from acker.targets.base import Changes, Evidence, Findings
 from acker.targets.delta import DeltaTarget
@@ -35,7 +35,16 @@ class DeltaAggregate(DeltaTarget):
     def violations(
         self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
     ) -> DataFrame:
-        """See `Target`. It makes its table itself, which refuses nothing."""
+        """See `Target`. It makes its table itself, which refuses no row of a stream that has the columns.
+
+        Raises:
+            TopologyError: the stream lacks a column of the key or of an aggregate.
+        """
+        types = {name: kind for name, kind in rows.dtypes if name in columns}
+        for key in self.by:
+            check_column(f"by={key!r}", stream, key, types)
+        for aggregate in self.aggregates.values():
+            aggregate.check(stream, types)
         return rows
 
     def irreversible(self) -> str | None:
@@ -73,7 +82,7 @@ class DeltaAggregate(DeltaTarget):
     def _summed(self, changes: Changes) -> DataFrame:
         """One row per key: what the tuples add to it, less what the replaced ones had added."""
         for aggregate in self.aggregates.values():
-            aggregate.check(dict(changes.added.dtypes))
+            aggregate.check(changes.publisher.stream, dict(changes.added.dtypes))
         signed = changes.added.withColumn("_sign", F.lit(1))
         if changes.replaced is not None:
             signed = signed.unionByName(

@@ -5,6 +5,7 @@ tuple's contribution can be taken back. Counts and sums can; a minimum or maximu
 of acked messages is refused where one is published.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -12,9 +13,29 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from acker.core.errors import TopologyError
+from acker.core.names import did_you_mean
 from acker.core.quoting import sql_name
+from acker.core.schemas import component_of
 
 _EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
+
+
+def check_column(what: str, stream: str, column: str, types: Mapping[str, str]) -> str:
+    """The type of a column of a stream that is published.
+
+    Args:
+        what: that needs the column.
+
+    Raises:
+        TopologyError: the stream does not have it.
+    """
+    if column not in types:
+        raise TopologyError(
+            f"{what} of what {stream} publishes: {stream} has no column {column}; it has "
+            f"{', '.join(types) or 'none'}.{did_you_mean(column, types)}",
+            component=component_of(stream),
+        )
+    return types[column]
 
 
 class Aggregate(Protocol):
@@ -30,8 +51,8 @@ class Aggregate(Protocol):
     def merge(self, kept: str, added: str) -> str:
         """SQL that combines the table's value with that of the tuples added."""
 
-    def check(self, types: dict[str, str]) -> None:
-        """Raise TopologyError where the stream's column types (Spark's simple strings) cannot serve."""
+    def check(self, stream: str, types: dict[str, str]) -> None:
+        """Raise TopologyError where the column types of a stream (Spark's simple strings) cannot serve."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +69,7 @@ class Count:
         """See `Aggregate`."""
         return f"{kept} + {added}"
 
-    def check(self, types: dict[str, str]) -> None:
+    def check(self, stream: str, types: dict[str, str]) -> None:
         """Every stream can be counted."""
 
 
@@ -67,14 +88,14 @@ class Sum:
         """See `Aggregate`."""
         return f"{kept} + {added}"
 
-    def check(self, types: dict[str, str]) -> None:
+    def check(self, stream: str, types: dict[str, str]) -> None:
         """A sum of floating-point numbers depends on their order, so it could not be taken back exactly."""
-        found = types.get(self.column)
-        if found is None:
-            raise TopologyError(f"Sum({self.column!r}): the stream has no column {self.column}.")
+        found = check_column(f"Sum({self.column!r})", stream, self.column, types)
         if not found.startswith(_EXACT):
             raise TopologyError(
-                f"Sum({self.column!r}) needs an integer or decimal column, not {found}; cast it in the bolt."
+                f"Sum({self.column!r}) needs an integer or decimal column, and {stream} has it as {found}; "
+                "cast it in the bolt.",
+                component=component_of(stream),
             )
 
 
@@ -83,12 +104,9 @@ class _Extreme:
     column: str
     reversible: ClassVar[bool] = False
 
-    def check(self, types: dict[str, str]) -> None:
+    def check(self, stream: str, types: dict[str, str]) -> None:
         """See `Aggregate`."""
-        if self.column not in types:
-            raise TopologyError(
-                f"{type(self).__name__}({self.column!r}): the stream has no column {self.column}."
-            )
+        check_column(f"{type(self).__name__}({self.column!r})", stream, self.column, types)
 
 
 @dataclass(frozen=True)

@@ -112,12 +112,15 @@ def story(shell):
 
 
 def test_a_cycle_prints_what_it_did(story):
-    assert (story["run"].json(), story["run"].code) == ({"messages": 3, "batches": 2, "commits": 1}, 0)
+    assert (story["run"].json(), story["run"].code) == (
+        {"messages": 3, "replayed": 0, "batches": 2, "commits": 1},
+        0,
+    )
 
 
 def test_a_run_tells_its_steps_on_standard_error_and_its_result_on_standard_output(story):
     done = story["run after"]
-    assert (done.out, done.code) == ("messages 0, batches 1, commits 1\n", 0)
+    assert (done.out, done.code) == ("messages 0, replayed 0, batches 1, commits 1\n", 0)
     assert "squared batch" in done.err
     assert "published" in done.err
     assert story["run"].err == ""

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
@@ -228,7 +227,7 @@ def test_a_basic_bolt_with_a_reserved_column_is_refused(spark, work, schema):
 
 @pytest.fixture(scope="module")
 def faulty(shared_place):
-    """Three numbers and two bolts that are at fault themselves, whatever the row."""
+    """Three numbers and three bolts that are at fault themselves, whatever the row."""
     topology = Topology("faulty")
     source = shared_place.add("three", id=[1, 2, 3])
     numbers = topology.spout("numbers", DeltaSpout(source, key="id"))
@@ -242,6 +241,10 @@ def faulty(shared_place):
     def misspelt(tuples):
         return tuples.select("anchor", "idd")
 
+    @topology.bolt(numbers)
+    def broken(tuples):
+        return tuples.where(nothing_of_this_name)  # noqa: F821
+
     run = shared_place.run(topology)
     run_spout(run, numbers)
     return run
@@ -251,7 +254,12 @@ def faulty(shared_place):
     ("bolt", "error", "why"),
     [
         ("forging", BoltError, "Bolt forging emitted a row whose anchor is none of its inputs"),
-        ("misspelt", AnalysisException, "idd"),
+        (
+            "misspelt",
+            BoltError,
+            r"^Bolt misspelt: A column.* `idd` cannot be resolved\. Did .*`id`.*and run again\.$",
+        ),
+        ("broken", BoltError, r"^Bolt broken raises NameError .*test_bolts\.py, line \d+\)\. Mend it"),
     ],
 )
 def test_a_bolt_at_fault_stops_its_batch_and_fails_no_message(faulty, bolt, error, why):

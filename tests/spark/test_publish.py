@@ -104,6 +104,34 @@ def test_a_replay_is_refused_where_a_minimum_is_published(corrected, shared_plac
         plan_by_hand(run, ACKED, "bug in amounts", "tester")
 
 
+@pytest.mark.parametrize(
+    ("by", "column", "sentence"),
+    [
+        ("city", "amuont", r"^Sum\('amuont'\) of what lines publishes: lines has no column amuont; it has "),
+        (
+            "ctiy",
+            "amount",
+            r"^by='ctiy' of what lines publishes: .* it has id, city, amount\. Did you mean city\?",
+        ),
+        (
+            "city",
+            "city",
+            r"^Sum\('city'\) needs an integer or decimal column, and lines has it as string; cast",
+        ),
+    ],
+)
+def test_an_aggregate_of_what_is_not_there_stops_before_anything_is_acked(place, by, column, sentence):
+    topology = Topology("wrong")
+    source = DeltaSpout(place.add("lines", id=[1], city=["Ulm"], amount=[3]), key="id")
+    topology.publish(
+        topology.spout("lines", source), to=place.path("t"), by=by, aggregates={"n": Sum(column)}
+    )
+    run = place.run(topology)
+    with pytest.raises(TopologyError, match=sentence):
+        run_cycle(run)
+    assert (run.snapshot().logged("lines"), run.store.open("streams/lines")) == (0, None)
+
+
 @pytest.mark.extended
 def test_extremes_are_kept_over_folds(place):
     place.add("lines", id=[1, 2], city=["Ulm", "Ulm"], amount=[3, 5])

@@ -100,7 +100,7 @@ def test_a_stream_that_two_bolts_read_is_two_edges(diamond):
 
 def test_a_cycle_with_nothing_new_plans_no_batch_and_publishes_nothing(diamond):
     results, (_, second) = diamond[2], diamond[3]
-    assert results == (CycleResult(12, 5, 1), CycleResult(0, 0, 0))
+    assert results == (CycleResult(12, 0, 5, 1), CycleResult(0, 0, 0, 0))
     assert second == [("folding", "acker", 2), ("folded", "acker", 2)]
 
 
@@ -136,7 +136,7 @@ def test_messages_that_were_lost_before_they_were_emitted_take_no_room(place):
     topology = Topology("held", max_pending=3)
     lines = topology.spout("lines", FileSpout(str(file.parent)))
     run = place.run(topology, lambda step: file.unlink() if step.name == "planned" else None)
-    assert (run_spout(run, lines), room_for_new(topology, run.snapshot(), "lines")) == ((1, 2), 3)
+    assert (run_spout(run, lines), room_for_new(topology, run.snapshot(), "lines")) == ((1, 2, 0), 3)
 
 
 def test_a_late_fail_of_one_attempt_is_not_one_of_the_next(place, states):

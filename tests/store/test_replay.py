@@ -59,7 +59,7 @@ def test_what_is_due_is_emitted_once_however_often_the_spout_runs_before_a_fold(
     run = place.run(unreliable(place))
     run_cycle(run)
     place.clock.advance(60)
-    assert [run_spout(run, spout) for spout in 2 * run.topology.spouts] == [(1, 0), (0, 0)]
+    assert [run_spout(run, spout) for spout in 2 * run.topology.spouts] == [(1, 0, 2), (0, 0, 0)]
 
 
 def chosen(run, **conditions):
