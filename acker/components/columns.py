@@ -19,7 +19,7 @@ def check_columns(kind: str, component: str, columns: Iterable[str]) -> None:
     if reserved:
         raise BoltError(
             f"{kind} {component} emits {', '.join(reserved)}: "
-            "`anchor` and names that begin with an underscore are reserved.",
+            "`anchor` and names that begin with an underscore are reserved; rename it.",
             component=component,
         )
     twice = {column for column in columns if [c.lower() for c in columns].count(column.lower()) > 1}

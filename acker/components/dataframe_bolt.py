@@ -54,7 +54,11 @@ class DataFrameBolt(FunctionBolt):
             result: Any = self.function(*given)
         if not isinstance(result, DataFrame):
             found = type(result).__name__
-            raise BoltError(f"Bolt {self.name} must return a DataFrame, not {found}.", component=self.name)
+            raise BoltError(
+                f"Bolt {self.name} must return a DataFrame, not {found}: write `return` before what it makes, "
+                "and collect nothing.",
+                component=self.name,
+            )
         columns = [column for column in result.columns if column not in ("anchor", ERROR_COLUMN)]
         check_columns("Bolt", self.name, columns)
         if not self.anchored:
