@@ -12,7 +12,6 @@ from pyspark.errors import (
     PySparkValueError,
 )
 
-from acker.components.base import Component
 from acker.core.errors import AckerError, BoltError
 
 # What is said of a query or of a call, and not of a server that is busy or gone.
@@ -20,8 +19,11 @@ _OF_THE_AUTHOR = (AnalysisException, PySparkAttributeError, PySparkTypeError, Py
 
 
 @contextmanager
-def telling_who(component: Component) -> Iterator[None]:
+def telling_who(kind: str, component: str) -> Iterator[None]:
     """Name the component where Spark refuses what it makes, such as a column that is not there.
+
+    Args:
+        kind: "Spout" or "Bolt".
 
     Raises:
         BoltError: in place of Spark's error.
@@ -29,9 +31,8 @@ def telling_who(component: Component) -> Iterator[None]:
     try:
         yield
     except _OF_THE_AUTHOR as error:
-        kind = "Spout" if component.is_spout else "Bolt"
         raise BoltError(
-            f"{kind} {component.name}: {sentence_of(error)} Mend it and run again.", component=component.name
+            f"{kind} {component}: {sentence_of(error)} Mend it and run again.", component=component
         ) from error
 
 
