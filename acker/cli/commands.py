@@ -46,6 +46,7 @@ COMMANDS = {
         "Show the topology's components, what each reads and where it publishes.",
     ),
     "server": ("acker.cli.servers:server", "Start, stop or find the Spark Connect server."),
+    "init": ("acker.cli.init:init", "Make a project of your own in a new folder."),
     "setup": ("acker.cli.setup:setup", "Check Java and fetch the jars that the Spark server loads."),
 }
 

@@ -41,9 +41,8 @@ def load_topology(name: str, settings: Settings) -> Topology:
         faults = "".join(f" {each.fault}" for each in registered if each.topology is None)
         raise TopologyError(
             f"No topology is called {name}; registered are: {', '.join(sorted(known)) or 'none'}."
-            f"{did_you_mean(name, known)} Give its import string, package.module:attribute, instead of the "
-            "name, or add that string to PIPELINE_TOPOLOGIES or to [tool.acker] of pyproject.toml in the "
-            f"current folder.{faults}"
+            f"{did_you_mean(name, known)} Add its import string to PIPELINE_TOPOLOGIES or pyproject.toml, "
+            f"or give that string instead of the name.{faults}"
         )
     for each in registered:
         if each.topology and each.topology.name == name and each.fault:

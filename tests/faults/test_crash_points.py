@@ -46,6 +46,7 @@ EXEMPT = {
     "pipeline/orders.py:priced:csv": "reads",
     "pipeline/orders_feed.py": "writes the input of an example",
     "acker/components/bad_rows.py:error_of:save": "writes to nowhere",
+    "acker/cli/init.py": "makes a project, before any run",
     "acker/cli/progress.py": "draws a line on a terminal",
     "acker/targets/aggregate.py:DeltaAggregate.apply:merge": "makes SQL",
     "acker/components/rich_bolt.py:_located:parquet": "reads",

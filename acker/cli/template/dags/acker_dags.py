@@ -1,0 +1,3 @@
+from acker.airflow import dags
+
+globals().update(dags())
