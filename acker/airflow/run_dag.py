@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, task
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetAll,
+    AssetAny,
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    task,
+)
 from airflow.sdk.exceptions import AirflowFailException
 
 from acker.airflow.wiring import (
@@ -33,10 +41,9 @@ a spout is late, or too many messages are in flight; it holds nothing up.
 
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
-    schedule = AssetOrTimeSchedule(
-        timetable=CronTriggerTimetable(SETTINGS.run_schedule, timezone="UTC"), assets=[replayed(manifest)]
-    )
-    with dag_of(manifest, "run", schedule, DOC.format(doc=manifest.doc, name=manifest.name)) as dag:
+    with dag_of(
+        manifest, "run", _schedule(manifest), DOC.format(doc=manifest.doc, name=manifest.name)
+    ) as dag:
         tasks = {component.name: _component_task(manifest, component) for component in manifest.components}
         for component in manifest.components:
             for upstream in component.inputs:
@@ -46,6 +53,16 @@ def build(manifest: Manifest) -> DAG:
         list(tasks.values()) >> _watcher_task()
         _check_task(manifest)
     return dag
+
+
+def _schedule(manifest: Manifest) -> Any:
+    """What the topology says, or else the deployment, and when a replay has emitted messages."""
+    if not isinstance(manifest.schedule, tuple):
+        cron = SETTINGS.run_schedule if manifest.schedule is None else manifest.schedule
+        timetable = CronTriggerTimetable(cron, timezone="UTC")
+        return AssetOrTimeSchedule(timetable=timetable, assets=[replayed(manifest)])
+    assets = [Asset.ref(uri=each) if "://" in each else Asset.ref(name=each) for each in manifest.schedule]
+    return AssetAny(replayed(manifest), AssetAll(*assets)) if assets else [replayed(manifest)]
 
 
 def _component_task(manifest: Manifest, component: ComponentManifest) -> Any:

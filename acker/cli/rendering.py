@@ -247,7 +247,9 @@ def registered(listed: "Sequence[Mapping[str, Any]]") -> None:
 
 def manifest(value: "Manifest") -> None:
     """A topology's components: what each reads, where it publishes, what it says of itself."""
-    table = _table(f"topology {value.name}", "component", "reads", "publishes to", "")
+    schedule = ", ".join(value.schedule) if isinstance(value.schedule, tuple) else value.schedule
+    title = f"topology {value.name}" + (f", scheduled by {schedule}" if schedule else "")
+    table = _table(title, "component", "reads", "publishes to", "")
     for component in value.components:
         reads = ", ".join(component.inputs) or "its source"
         tables = ", ".join(value.tables[stream] for stream in value.published_by(component.name))

@@ -41,6 +41,7 @@ class Manifest:
     max_pending: int | None
     components: tuple[ComponentManifest, ...]  # each after those that it reads
     tables: dict[str, str]  # published stream -> path or URI of the table that it publishes to
+    schedule: str | tuple[str, ...] | None = None  # a cron expression or preset; assets; the deployment's
 
     @property
     def spouts(self) -> list[ComponentManifest]:
@@ -61,7 +62,7 @@ def manifest_of(topology: "Topology", doc: str = "") -> Manifest:
     """The manifest of a topology; `doc` describes it to people."""
     components = tuple(ComponentManifest(c.name, c.upstreams, c.doc) for c in topology.order())
     tables = {publication.stream: publication.to for publication in topology.publications.values()}
-    return Manifest(topology.name, doc, topology.max_pending, components, tables)
+    return Manifest(topology.name, doc, topology.max_pending, components, tables, topology.schedule)
 
 
 def registered_manifests(settings: Settings) -> tuple[list[Manifest], list[str]]:
@@ -133,4 +134,6 @@ def _from_json(described: dict[str, Any]) -> Manifest:
     components = tuple(
         ComponentManifest(c["name"], tuple(c["inputs"]), c["doc"]) for c in described["components"]
     )
-    return Manifest(**{**described, "components": components})
+    schedule = described.get("schedule")
+    assets = tuple(schedule) if isinstance(schedule, list) else schedule
+    return Manifest(**{**described, "components": components, "schedule": assets})

@@ -32,6 +32,7 @@ from acker.targets.aggregates import Aggregate
 from acker.targets.append import DeltaAppend
 from acker.targets.base import Target
 from acker.topology.hooks import Hook, HookFunction
+from acker.topology.schedule import checked_schedule
 
 DEFAULT_BATCH_ROWS = 100_000
 _MOST_TASKS = 1_000
@@ -69,10 +70,13 @@ class Topology:
             emitted is published with the next fold.
         max_pending: a spout stops reading new messages while this many of its own are in flight; None: never.
         batch_rows: about how many rows one batch of a component takes in.
+        schedule: when Airflow runs the topology: a cron expression in UTC, a preset such as "@hourly", or
+            a list of names or URIs of assets, which waits until all of them were updated. None: as
+            `PIPELINE_RUN_SCHEDULE` says. It also runs when a replay has emitted messages.
 
     Raises:
         TopologyError: the name is not usable.
-        SettingsError: a number or duration is out of range.
+        SettingsError: a number or duration is out of range, or the schedule is none.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Topology:
         reliable: bool = True,
         max_pending: int | None = None,
         batch_rows: int = DEFAULT_BATCH_ROWS,
+        schedule: str | Iterable[str] | None = None,
     ) -> None:
         _check_name("topology", name)
         for what, number in (("max_pending", max_pending), ("batch_rows", batch_rows)):
@@ -97,6 +102,7 @@ class Topology:
         self.reliable = reliable
         self.max_pending = max_pending
         self.batch_rows = batch_rows
+        self.schedule = checked_schedule(name, schedule)
         self.components: dict[str, Component] = {}
         self.publications: dict[str, Publication] = {}  # by stream
         self.hooks: dict[Hook, list[HookFunction]] = {}

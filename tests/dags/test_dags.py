@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -80,7 +81,7 @@ def read_dags(folder: Path, topologies: str) -> Any:
     return run_with_dags(READ, folder, topologies)
 
 
-def run_with_dags(program: str, folder: Path, topologies: str) -> Any:
+def run_with_dags(program: str, folder: Path, topologies: str, *arguments: str) -> Any:
     """What a program says that Airflow and `dags/` are there for."""
     (folder / "branches.py").write_text(BRANCHES)
     (folder / "costly.py").write_text("")  # stands for what only this topology needs
@@ -92,7 +93,7 @@ def run_with_dags(program: str, folder: Path, topologies: str) -> Any:
         "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
     }
     done = subprocess.run(
-        [sys.executable, "-c", program, str(ROOT / "dags")],
+        [sys.executable, "-c", program, str(ROOT / "dags"), *arguments],
         cwd=folder,
         env=environ,
         capture_output=True,
@@ -164,6 +165,45 @@ dag = DagBag(sys.argv[1]).dags["branches.replay"]
 params = {"states": ["acked"], "why": "![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }}", "limit": None}
 print("RESULT" + json.dumps(dag.get_template_env().from_string(CHOSEN).render(params=params)))
 """
+
+
+SCHEDULED = """
+from acker import DeltaSpout, Topology
+
+def scheduled(name, schedule):
+    topology = Topology(name, schedule=schedule)
+    topology.spout("numbers", DeltaSpout("numbers", key="id"))
+    return topology
+
+hourly = scheduled("hourly", "@hourly")
+waiting = scheduled("waiting", ["shop.sales", "s3://bucket/orders"])
+by_hand = scheduled("by_hand", [])
+"""
+
+TIMETABLES = """
+import json, sys
+from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.serialized_objects import LazyDeserializedDAG
+
+bag = DagBag(sys.argv[1])
+found = {dag.dag_id: LazyDeserializedDAG.from_dag(dag).data["dag"]["timetable"] for dag in bag.dags.values()}
+print("RESULT" + json.dumps([bag.import_errors, {name: found[name + ".run"] for name in sys.argv[2:]}]))
+"""
+
+
+def test_a_topology_is_run_by_its_own_schedule_and_when_a_replay_has_emitted(tmp_path):
+    (tmp_path / "scheduled.py").write_text(SCHEDULED)
+    names = ("hourly", "waiting", "by_hand", "branches")
+    topologies = [*(f"scheduled:{name}" for name in names[:3]), "branches:topology"]
+    errors, found = run_with_dags(TIMETABLES, tmp_path, ",".join(topologies), *names)
+    assert errors == {}
+    assert [json.dumps(found[name]).count(f"{name}.replayed") for name in names] == [1, 1, 1, 1]
+    crons = [re.findall(r'"expression": "(.*?)"', json.dumps(found[name])) for name in names]
+    assert crons == [["@hourly"], [], [], ["* * * * *"]]
+    assert re.findall("shop.sales|s3://bucket/orders", json.dumps(found["waiting"])) == [
+        "shop.sales",
+        "s3://bucket/orders",
+    ]
 
 
 def test_what_is_filled_into_the_form_is_no_markdown_for_who_approves_it(tmp_path):

@@ -1,0 +1,105 @@
+"""When Airflow runs a topology, checked without Airflow: a cron expression, a preset of its, or assets."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from acker.core.errors import SettingsError
+from acker.core.quoting import check_text
+
+Schedule = str | tuple[str, ...] | None  # a cron expression or preset; assets; what the deployment says
+
+PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+_WAY_OUT = (
+    "Write five fields such as '0 6 * * mon-fri' (minute, hour, day, month, day of the week), "
+    f"one of {', '.join(PRESETS)}, or a list of assets by name or URI."
+)
+_PART = re.compile(r"(?:(?P<all>\*)|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d+))?")
+_LONGEST_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()  # of the numbers from `low` on
+
+
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day", 1, 31),
+    _Field(
+        "month", 1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+    ),
+    _Field("day of the week", 0, 7, ("sun", "mon", "tue", "wed", "thu", "fri", "sat")),
+)
+
+
+def checked_schedule(topology: str, schedule: str | Iterable[str] | None) -> Schedule:
+    """A schedule as a manifest holds it.
+
+    Args:
+        topology: its name, for the error.
+
+    Raises:
+        SettingsError: it is neither a cron expression nor a preset nor a list of texts.
+    """
+    if schedule is None:
+        return None
+    if not isinstance(schedule, str):
+        assets = tuple(schedule)
+        for asset in assets:
+            if not isinstance(asset, str) or not asset.strip():
+                raise SettingsError(f"{asset!r} is no asset for topology {topology} to wait for. {_WAY_OUT}")
+            check_text("The asset", asset)
+        return assets
+    if schedule not in PRESETS:
+        fault = _fault(schedule.split())
+        if fault:
+            raise SettingsError(
+                f"The schedule {schedule!r} of topology {topology} is none: {fault}. {_WAY_OUT}"
+            )
+    return schedule
+
+
+def _fault(texts: list[str]) -> str | None:
+    """What is wrong with a cron expression, if anything."""
+    if len(texts) != len(_FIELDS):
+        return f"a cron expression has {len(_FIELDS)} fields, and this has {len(texts)}"
+    numbers = []
+    for field, text in zip(_FIELDS, texts, strict=True):
+        found: set[int] = set()
+        for part in text.split(","):
+            each = _numbers(field, part)
+            if not each:
+                return f"its {field.name} {part!r} is not within {field.low} to {field.high}"
+            found.update(each)
+        numbers.append(found)
+    _, _, days, months, _ = numbers
+    if texts[4] == "*" and min(days) > max(_LONGEST_DAYS[month - 1] for month in months):
+        return "no month that it names has such a day"
+    return None
+
+
+def _numbers(field: _Field, part: str) -> range:
+    """The numbers that a part of a field stands for; none where it is no part."""
+    match = _PART.fullmatch(part)
+    if match is None:
+        return range(0)
+    low, high = field.low, field.high
+    if not match["all"]:
+        low = _number(field, match["low"])
+        high = _number(field, match["high"]) if match["high"] else low if not match["step"] else high
+    step = int(match["step"] or 1)
+    if not (field.low <= low <= high <= field.high and step):
+        return range(0)
+    return range(low, high + 1, step)
+
+
+def _number(field: _Field, text: str) -> int:
+    """A number or its name; -1, which is in no field, where it is neither."""
+    if text.lower() in field.names:
+        return field.low + field.names.index(text.lower())
+    return int(text) if text.isascii() and text.isdecimal() else -1
