@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from acker.core.delta import open_table, query
-from acker.core.errors import SourceError
+from acker.core.errors import SourceError, StoreError
 from acker.core.paths import absolute
 from acker.core.quoting import column_name, sql_name
 from acker.spark.delta import read
@@ -32,10 +32,22 @@ class DeltaSpout:
             one the position is the row id of Delta's row tracking, which the table must have enabled.
             With a key, replays read only the files that can hold it; row ids are not in Delta's
             statistics, so a replay by row id reads the whole table.
+        start_version: where a new spout begins: rows up to the highest position that was there before this
+            version are never read. A spout that has planned before goes on where it is.
+
+    Raises:
+        SourceError: `start_version` is no version.
     """
 
     path: str
     key: str | None = None
+    start_version: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.start_version) is not int or self.start_version < 0:
+            raise SourceError(
+                f"start_version is {self.start_version!r}; give a version of the table, from 0."
+            )
 
     def message_schema(self, spark: SparkSession) -> StructType:
         """See `Spout`."""
@@ -44,7 +56,9 @@ class DeltaSpout:
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range is (after, upto] of positions; the source's version spares a second look."""
         table = self._table()
-        last = history.newest or {"upto": None, "end": None, "version": -1}
+        if history.newest is None and table.version() < self.start_version:
+            return None
+        last = history.newest or self._beginning()
         if last["upto"] == last["end"] and last["version"] == table.version():
             return None
         rows = self._rows(spark, table.version())
@@ -93,11 +107,14 @@ class DeltaSpout:
 
     def backlog(self, history: History) -> Backlog | None:
         """See `HasBacklog`. With a key it counts rows; row ids only tell how many positions there may be."""
-        table, last = self._table(), history.newest or {"upto": None, "end": None, "version": -1}
+        table, left_out = self._table(), self._left_out(history)
+        if history.newest is None and table.version() < self.start_version:
+            return Backlog({}, left_out=left_out)
+        last = history.newest or self._beginning()
         # Versions above this one can hold what is unread.
         since = last["version"] - (last["upto"] != last["end"])
         if since == table.version():
-            return Backlog({})
+            return Backlog({}, left_out=left_out)
         if self.key is not None:
             where = "true" if last["upto"] is None else f"{column_name(self.key)} > {last['upto']}"
             unread = {"rows": query(f"SELECT count(*) AS n FROM source WHERE {where}", source=table)[0]["n"]}
@@ -108,11 +125,49 @@ class DeltaSpout:
                 return None
             read, end = (-1 if last[name] is None else last[name] for name in ("upto", "end"))
             unread = {"positions": (end if highest is None else highest) - read}
-        return Backlog(unread, oldest_commit(table, since)) if any(unread.values()) else Backlog({})
+        if not any(unread.values()):
+            return Backlog({}, left_out=left_out)
+        return Backlog(unread, oldest_commit(table, since), left_out)
 
-    def _table(self) -> DeltaTable:
+    def _beginning(self) -> Range:
+        """What a new spout goes on from: a range that ends before all that it is to read.
+
+        Raises:
+            SourceError: the table no longer tells what was there before `start_version`.
+        """
+        before = self.start_version - 1
+        if before < 0:
+            return {"upto": None, "end": None, "version": -1}
         path = absolute(self.path)
-        table = open_table(path)
+        try:
+            if self.key is None:
+                highest = highest_row_id(path, -1, before)
+            else:
+                column = f"max({column_name(self.key)})"
+                (found,) = query(f"SELECT {column} AS highest FROM source", source=self._table(before))
+                highest = found["highest"]
+        except (StoreError, FileNotFoundError) as error:
+            raise SourceError(
+                f"{path} does not tell any more what was there before version {self.start_version}: "
+                f"version {before} cannot be read. Give a later start_version.",
+                table=path,
+            ) from error
+        return {"upto": highest, "end": highest, "version": before}
+
+    def _left_out(self, history: History) -> dict[str, int]:
+        """How many rows a spout that began at `start_version` never reads, where the table still tells."""
+        planned = history.every()
+        if not self.start_version or (planned and planned[0]["after"] is None):
+            return {}
+        before = min(self.start_version - 1, self._table().version())
+        try:
+            return {f"before version {self.start_version}": self._table(before).count()}
+        except StoreError:
+            return {}
+
+    def _table(self, version: int | None = None) -> DeltaTable:
+        path = absolute(self.path)
+        table = open_table(path, version)
         if table is None:
             raise SourceError(f"There is no Delta table at {path}.", table=path)
         return table

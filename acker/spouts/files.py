@@ -37,6 +37,7 @@ class FileSpout:
         glob: which file names to take.
         ignore: names of files and folders that are left out all the same, as patterns like `glob`; by
             default what programs leave beside data, or write before it has its name.
+        start: a path below the folder. Files whose paths sort before it are not read, whenever they come.
         header: whether each file of CSV begins with a line of the schema's names.
         delimiter: the character between fields of CSV. A field that holds it, or a quote, is in double
             quotes, with its own quotes doubled. A row is one line: one whose quotes go on in the next line
@@ -51,6 +52,7 @@ class FileSpout:
     schema: str | None = None
     glob: str = "*"
     ignore: tuple[str, ...] = field(default=IGNORED, repr=False)
+    start: str = ""
     header: bool = True
     delimiter: str = ","
 
@@ -74,7 +76,7 @@ class FileSpout:
     def message_schema(self, spark: SparkSession) -> StructType:
         """See `Spout`. Of Parquet files the columns of those that are there, none before the first."""
         if self.format == "parquet":
-            paths = list(list_folder(self.folder).parted(self.glob, self.ignore)[0])
+            paths = list(list_folder(self.folder).parted(self.glob, self.ignore, self.start)[0])
             rows = self._rows(spark, paths)
             return rows.drop("_source_partition", "_source_offset").schema
         return spark.createDataFrame([], self.schema or "value string").schema
@@ -164,7 +166,7 @@ class FileSpout:
     def _parted(self, found: Listing, history: History) -> tuple[dict[str, SourceFile], Counter[str]]:
         """The files that no range has named yet: those that are to be read, and why others are left out."""
         known = {file["path"] for planned in history.every() for file in planned["files"]}
-        return found.without(known).parted(self.glob, self.ignore)
+        return found.without(known).parted(self.glob, self.ignore, self.start)
 
     def _unread(self, history: History) -> dict[str, SourceFile]:
         taken, _ = self._parted(list_folder(self.folder), history)

@@ -71,8 +71,16 @@ class Listing:
         """The listing of the other files."""
         return replace(self, files={path: file for path, file in self.files.items() if path not in paths})
 
-    def parted(self, glob: str, ignore: tuple[str, ...]) -> tuple[dict[str, SourceFile], Counter[str]]:
-        """The files that a spout is to read, and how many it leaves out for which reason."""
+    def parted(
+        self, glob: str, ignore: tuple[str, ...], start: str = ""
+    ) -> tuple[dict[str, SourceFile], Counter[str]]:
+        """The files that a spout is to read, and how many it leaves out for which reason.
+
+        Args:
+            glob: what a file's name must fit.
+            ignore: what neither its name nor that of a folder of it may fit.
+            start: paths that sort before it are left out.
+        """
         taken: dict[str, SourceFile] = {}
         left_out = Counter({_NO_TEXT: self.nameless} if self.nameless else {})
         for path, file in self.files.items():
@@ -81,6 +89,8 @@ class Listing:
             reason = f"named {ignored}" if ignored else None
             if reason is None and not matches(names[-1], glob):
                 reason = f"not named {glob}"
+            if reason is None and path < start:
+                reason = f"before {start}"
             if reason is None:
                 taken[path] = file
             else:

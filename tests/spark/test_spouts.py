@@ -121,6 +121,24 @@ def test_rows_of_a_table_with_a_key_are_read_in_its_order(place, spark):
     assert messages(spout.read_positions(spark, positions(("0", 20), ("0", 30)), after())) == [("0", 30)]
 
 
+def test_a_new_spout_of_a_table_begins_with_the_rows_of_its_start_version(place, spark):
+    path = place.add("begun", id=[1, 2])
+    spouts = [DeltaSpout(path, key="id", start_version=version) for version in (1, 2)]
+    assert [spout.next_range(spark, after(), 9) for spout in spouts] == [None, None]
+    place.add("begun", id=[3])
+    place.add("begun", id=[4])
+    first, second = (spout.next_range(spark, after(), 9) for spout in spouts)
+    assert messages(spouts[0].read_range(spark, first)) == [("0", 3), ("0", 4)]
+    assert messages(spouts[1].read_range(spark, second)) == [("0", 4)]
+    assert spouts[1].next_range(spark, after(first), 9) is None
+
+
+def test_a_new_spout_of_a_tracked_table_begins_with_the_rows_of_its_start_version(tracked, spark):
+    spout = DeltaSpout(tracked[0].path, start_version=1)
+    found = spout.next_range(spark, after(), 9)
+    assert messages(spout.read_range(spark, found), "letter") == [("0", 5, "f")]
+
+
 def test_an_empty_table_has_no_range(place, spark):
     path = place.add("empty", id=pa.array([], pa.int64()))
     assert DeltaSpout(path, key="id").next_range(spark, after(), 9) is None

@@ -66,6 +66,60 @@ def test_a_file_that_was_planned_once_is_neither_unread_nor_left_out(tmp_path):
     assert spout.backlog(history) == Backlog({})
 
 
+def test_files_that_sort_before_the_start_are_left_out_but_for_those_that_were_planned(tmp_path):
+    write(tmp_path / "in", a="1\n", b="1\n", c="1\n", d="1\n")
+    spout = FileSpout(str(tmp_path / "in"), start="c")
+    assert spout.backlog(after()).left_out == {"before c": 2}
+    assert list(spout._unread(after(planned(("a", 1, 1))))) == ["c", "d"]
+    assert spout.backlog(after(planned(("a", 1, 2)))).unread == {"files": 3, "rows": 1, "bytes": 4}
+    assert spout.backlog(after(planned(("a", 1, 2)))).left_out == {"before c": 1}
+
+
+def test_the_start_is_a_path_with_its_folders(tmp_path):
+    spout = write(tmp_path / "day=01", a="1\n") and write(tmp_path / "day=02", a="1\n", b="1\n")
+    spout = FileSpout(str(tmp_path), start="day=02/b")
+    assert list(spout._unread(after())) == ["day=02/b"]
+    assert list(FileSpout(str(tmp_path), start="day=02")._unread(after())) == ["day=02/a", "day=02/b"]
+
+
+def test_rows_that_were_there_before_the_start_version_are_left_out(tmp_path):
+    path = str(tmp_path / "table")
+    for ids in ([1, 2], [3], [4, 5, 6]):
+        write_deltalake(path, pa.table({"id": ids}), mode="append")
+    found = [DeltaSpout(path, key="id", start_version=n).backlog(after()) for n in range(5)]
+    assert [(each.unread, each.left_out) for each in found] == [
+        ({"rows": 6}, {}),
+        ({"rows": 4}, {"before version 1": 2}),
+        ({"rows": 3}, {"before version 2": 3}),
+        ({}, {"before version 3": 6}),
+        ({}, {"before version 4": 6}),
+    ]
+
+
+def test_a_table_spout_that_has_planned_goes_on_whatever_its_start_version(tmp_path):
+    path = str(tmp_path / "table")
+    for ids in ([1, 2], [3]):
+        write_deltalake(path, pa.table({"id": ids}), mode="append")
+    spout = DeltaSpout(path, key="id", start_version=1)
+    from_the_beginning = {"after": None, "upto": 1, "end": 2, "version": 0}
+    assert spout.backlog(after(from_the_beginning)).unread == {"rows": 2}
+    assert spout.backlog(after(from_the_beginning)).left_out == {}
+    from_the_start = {"after": 2, "upto": 3, "end": 3, "version": 1}
+    assert spout.backlog(after(from_the_start)) == Backlog({}, left_out={"before version 1": 2})
+
+
+@pytest.mark.parametrize("wrong", [-1, "1", True, 1.0])
+def test_what_is_no_version_is_refused(wrong):
+    with pytest.raises(SourceError, match="give a version of the table, from 0"):
+        DeltaSpout("table", key="id", start_version=wrong)
+
+
+def test_a_start_of_which_the_table_tells_nothing_any_more_is_refused(tmp_path):
+    commit(tmp_path / "ids" / "_delta_log", 5, add={})
+    with pytest.raises(SourceError, match="what was there before version 5: version 4 cannot be read"):
+        DeltaSpout(str(tmp_path / "ids"), start_version=5)._beginning()
+
+
 def test_rows_of_a_table_above_the_key_that_was_planned_are_unread(tmp_path):
     path = str(tmp_path / "table")
     for ids in ([1, 2], [3, 4, 5]):
