@@ -55,8 +55,8 @@ class DataFrameBolt(FunctionBolt):
         if not isinstance(result, DataFrame):
             found = type(result).__name__
             raise BoltError(
-                f"Bolt {self.name} must return a DataFrame, not {found}: write `return` before what it makes, "
-                "and collect nothing.",
+                f"Bolt {self.name} must return a DataFrame, not {found}: write `return` before what it "
+                "makes, and collect nothing.",
                 component=self.name,
             )
         columns = [column for column in result.columns if column not in ("anchor", ERROR_COLUMN)]

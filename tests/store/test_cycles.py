@@ -9,14 +9,14 @@ def test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read(pla
     numbers = topology.spout("numbers", TableSource(place.add("numbers", id=[1, 2, 3, 4, 5])))
     kept = topology.bolt(numbers, name="kept")(lambda tuples: tuples)
     run = place.run(topology)
-    assert [run_spout(run, numbers) for _ in range(3)] == [(1, 2), (1, 1), (0, 0)]
+    assert [run_spout(run, numbers) for _ in range(3)] == [(1, 2, 0), (1, 1, 0), (0, 0, 0)]
     assert run_bolt(run, kept) == 2
     result = run_cycle(run, limit=5)
     assert (result, states(run)) == (
-        CycleResult(0, 0, 0),
+        CycleResult(0, 0, 0, 0),
         [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")],
     )
-    assert run_spout(run, numbers, limit=1) == (1, 1)
+    assert run_spout(run, numbers, limit=1) == (1, 1, 0)
     planned = [batch.input.to_json() for batch in run.snapshot().rows("component = 'kept'")]
     assert planned == [{"numbers": {"after": 0, "upto": 1}}, {"numbers": {"after": 1, "upto": 2}}]
 
@@ -26,6 +26,6 @@ def test_a_run_goes_on_where_its_first_fold_makes_room(place, states):
     numbers = topology.spout("numbers", TableSource(place.add("numbers", id=[1, 2, 3])))
     kept = topology.bolt(numbers, name="kept")(lambda tuples: tuples)
     run = place.run(topology)
-    assert (run_spout(run, numbers), run_bolt(run, kept)) == ((1, 2), 1)
+    assert (run_spout(run, numbers), run_bolt(run, kept)) == ((1, 2, 0), 1)
     drain(run)
     assert states(run) == [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")]
