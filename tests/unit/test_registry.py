@@ -1,0 +1,72 @@
+"""The registered topologies: found by their names, listed with what is wrong with some."""
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from acker.cli.commands import main
+from acker.core.errors import TopologyError
+from acker.runtime.registry import load_topology
+from acker.runtime.settings import Settings
+
+MODULE = '''
+"""{name} of the shop.
+
+And more.
+"""
+from acker import FileSpout, Topology
+
+topology = Topology("{name}")
+topology.spout("lines", FileSpout("lines"))
+'''
+TWICE = "PIPELINE_TOPOLOGIES has more than one topology called returns; rename one."
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    modules = {"first_sales": "sales", "first_returns": "returns", "again": "returns"}
+    for module, name in modules.items():
+        (tmp_path / f"{module}.py").write_text(MODULE.format(name=name))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    strings = [f"{module}:topology" for module in (*modules, "gone")]
+    monkeypatch.setenv("PIPELINE_TOPOLOGIES", ",".join(strings))
+    monkeypatch.setenv("PIPELINE_HOME", str(tmp_path))
+    yield Settings.from_env()
+    for module in modules:
+        sys.modules.pop(module, None)
+
+
+def test_a_topology_is_found_although_others_are_wrong(settings):
+    assert load_topology("sales", settings).name == "sales"
+
+
+def test_a_name_that_two_topologies_have_is_refused(settings):
+    with pytest.raises(TopologyError, match=TWICE):
+        load_topology("returns", settings)
+    assert load_topology("again:topology", settings).name == "returns"
+
+
+def test_a_name_that_is_not_there_is_answered_with_those_that_are_and_what_does_not_import(settings):
+    with pytest.raises(
+        TopologyError, match=r"registered are: returns, sales\. Did you mean sales\?.* gone:topology does"
+    ):
+        load_topology("salse", settings)
+
+
+def test_the_list_has_a_line_for_each_and_says_what_is_wrong(settings):
+    told = CliRunner().invoke(main, ["list", "--json"])
+    assert [(each["name"], each["doc"], each["fault"]) for each in json.loads(told.output)] == [
+        ("sales", "sales of the shop.", None),
+        ("returns", "returns of the shop.", None),
+        ("returns", "returns of the shop.", TWICE),
+        (
+            None,
+            "",
+            "gone:topology does not import: ModuleNotFoundError: No module named 'gone'. "
+            "Call the command in the folder that gone is in, or put that on PYTHONPATH.",
+        ),
+    ]
+    shown = " ".join(CliRunner().invoke(main, ["list"]).output.split())
+    assert "sales of the shop." in shown and "rename one." in shown
