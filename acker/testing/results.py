@@ -102,12 +102,10 @@ class Outcome:
 
     def failures(self) -> list[Failure]:
         """Every reason for which a message failed, once."""
-        failed = (self._failure(row) for row in self._ledger if row["state"] in _ATTEMPTS)
-        found: list[Failure] = []
-        for failure in failed:
-            if failure not in found:
-                found.append(failure)
-        return found
+        failed = [row for row in self._ledger if row["state"] in _ATTEMPTS]
+        # Each is of a message: two rows that a test gives may be equal.
+        once = {(self._place(row), row["component"], row["reason"]): self._failure(row) for row in failed}
+        return list(once.values())
 
     def dead_letters(self) -> list[Failure]:
         """The messages that were given up."""
