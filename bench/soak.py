@@ -30,7 +30,7 @@ from acker.core.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, SCHEMAS, TRIMS,
 from acker.reports.audit import audit_report
 from acker.runtime import server
 from acker.runtime.registry import load_topology
-from acker.runtime.sessions import owned_session
+from acker.runtime.sessions import connect, owned_session
 from acker.runtime.settings import Settings, positive_number
 from acker.topology.topology import Topology
 from bench.command import exit_with
@@ -67,6 +67,7 @@ class Soak:
     """The schedule: which cycle it is, what time, and how long each step took since the last sample."""
 
     home: Path
+    settings: Settings
     store: Store
     server: server.Server
     cycle: int = 0
@@ -88,7 +89,7 @@ class Soak:
 
         start = time.perf_counter()
         while True:
-            session = SparkSession.builder.remote(self.server.url).create() if spark else None
+            session = connect(self.settings) if spark else None
             try:
                 if session is not None:
                     # Spark's VACUUM refuses a retention below a week otherwise.
@@ -212,7 +213,7 @@ def main() -> int:
     with owned_session(settings) as spark:
         found = server.find(settings)
         assert found is not None
-        soak = Soak(home, Store(settings.store, topology.name), found)
+        soak = Soak(home, settings, Store(settings.store, topology.name), found)
         while time.monotonic() < end or len(samples) < 3:
             soak.run_cycle()
             if soak.cycle == 1:

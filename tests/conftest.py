@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acker.batches.run import Run
-from acker.runtime import server
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings
 from acker.testing.session import SHORT_LIVED
 from tests.kit.places import Place, make_empty_store, states
+from tests.kit.servers import remote_of
 
 left_out = pytest.StashKey[int]()
 
@@ -66,10 +66,8 @@ def spark(settings: Settings, pytestconfig: pytest.Config) -> Iterator[SparkSess
 
 @pytest.fixture(scope="session")
 def remote(spark: SparkSession, settings: Settings) -> str:
-    """Where the shared server listens."""
-    running = server.find(settings)
-    assert running is not None
-    return running.url
+    """Where the shared server listens, with its token."""
+    return remote_of(settings)
 
 
 @pytest.fixture

@@ -51,9 +51,9 @@ def open_run(topology: str, spark: SparkSession | None = None) -> Run:
 
     def connected() -> SparkSession:
         # Spark's client imports pandas and gRPC, which takes longer than a fold, and a fold needs neither.
-        from acker.runtime.sessions import connect, set_up
+        from acker.runtime.sessions import connect
 
-        return set_up(spark) if spark else connect(settings)
+        return spark or connect(settings)
 
     return Run(found, store, connected, on_step=_log_step)
 

@@ -2,41 +2,41 @@
 
 A server belongs to a home folder and is found again through `<home>/server/server.json`. It is only ever
 ended by the process id and start time noted there, never by a name. It listens on 127.0.0.1 alone, if the
-settings do not say otherwise.
+settings do not say otherwise, and serves who shows its token.
 """
 
 import contextlib
 import fcntl
 import json
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from acker.core.errors import ServerError
+from acker.runtime.home import writing
 from acker.runtime.jars import jars, spark_home
 from acker.runtime.java import check_java
+from acker.runtime.ports import check_free, free_port, is_listening
 from acker.runtime.settings import LOOPBACK, Settings
+from acker.runtime.tokens import make_token, read_token, remove_token
 
 _START_SECONDS = 180  # a laptop under load takes a minute; beyond this it will not come
 _STOP_SECONDS = 20  # Spark's own shutdown hooks take 1 to 3
 _POLL_SECONDS = 0.1
-_PROBE_SECONDS = 2
-
-# Below the range from which systems take the ports of outgoing connections, so that nothing else is given
-# the port in the seconds between the choice and Spark's binding it.
-_PORTS = range(20_000, 30_000)
 
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # of which Spark's server and its client both know
+
+# What the server itself logs once it listens. That something listens on its port proves nothing: another
+# process may have taken the port meanwhile.
+_STARTED = "Spark Connect server started at"
 
 # What a line of the log says when it says why a start failed.
 _TELLING = re.compile(r"Exception|Error|ERROR|Could not|[Ii]nvalid|[Ff]ailed")
@@ -45,6 +45,9 @@ _CONFS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
+    # The driver listens for executors and for blocks as well. In local mode nothing connects there, and Spark
+    # makes a secret that never leaves the process.
+    "spark.authenticate": "true",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Tables are named by path. A metastore would leave Derby's files and its lock behind.
@@ -75,6 +78,8 @@ _CONFS = {
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
+logger.started.name = org.apache.spark.sql.connect.service.SparkConnectServer
+logger.started.level = info
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
@@ -104,18 +109,35 @@ class Server:
     port: int
     started: str  # the process's start time, as the system tells it: a guard against reused process ids
     owner: int | None = None  # the process that it ends with, if any
-    wants_token: bool = False
+    is_up: bool = False  # it has listened; until then somebody else may hold its port
 
     @property
     def url(self) -> str:
-        """What a client connects to. Spark's client shows a token without TLS to `localhost` alone."""
-        return f"sc://{'localhost' if self.wants_token else LOOPBACK}:{self.port}"
+        """What a client connects to."""
+        return f"sc://{LOOPBACK}:{self.port}"
 
 
 def find(settings: Settings) -> Server | None:
     """The server of this home if it runs and answers."""
     server = _read(settings)
-    return server if server and _is_alive(server) and is_listening(LOOPBACK, server.port) else None
+    answers = server and server.is_up and _is_alive(server) and is_listening(LOOPBACK, server.port)
+    return server if answers else None
+
+
+def token_for(settings: Settings, host: str, port: int) -> str | None:
+    """What a client shows at an address: the settings' token, or the generated one of the home's server.
+
+    The generated one is shown at that server's port alone. Processes that share the home, and not the
+    server's process ids, as containers do, read the port where the server has noted it.
+
+    Raises:
+        ServerError: this user may not read the generated one.
+    """
+    if settings.token is not None:
+        return settings.token
+    server = _read(settings)
+    is_ours = server is not None and (host, port) == (LOOPBACK, server.port)
+    return read_token(settings) if is_ours else None
 
 
 def start(settings: Settings, owned: bool = False, port: int | None = None) -> Server:
@@ -138,10 +160,12 @@ def start(settings: Settings, owned: bool = False, port: int | None = None) -> S
     with _locked(settings):
         server = find(settings)
         if server:
-            _check_token(settings, server)
+            _check_token(settings)
             return server
         _end(settings)  # a server whose start was cut short, or that no longer answers
         check_java()
+        if port is not None:
+            check_free(settings.server_address, port)
         return _launch(settings, port or free_port(), owned)
 
 
@@ -151,25 +175,18 @@ def stop(settings: Settings) -> bool:
         return _end(settings)
 
 
-def is_listening(host: str, port: int) -> bool:
-    """Whether something accepts TCP connections there."""
-    try:
-        with socket.create_connection((host, port), timeout=_PROBE_SECONDS):
-            return True
-    except (OSError, UnicodeError):  # the second of a name that can be no host's
-        return False
-
-
-def _check_token(settings: Settings, server: Server) -> None:
-    if server.wants_token and settings.token is None:
+def _check_token(settings: Settings) -> None:
+    generated = read_token(settings)
+    if settings.token is None and generated is None:
         raise ServerError(
             f"The Spark server of {settings.home} wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN to the "
             "one with which it was started."
         )
-    if settings.token is not None and not server.wants_token:
+    if settings.token is not None and generated is not None:
         raise ServerError(
             f"The Spark server of {settings.home} was started without SPARK_CONNECT_AUTHENTICATE_TOKEN, so "
-            "everybody may use it: stop it with `acker server stop`, and start it again."
+            "it has another token: unset the variable, or stop the server with `acker server stop` and start "
+            "it again."
         )
 
 
@@ -187,14 +204,9 @@ def _log(settings: Settings) -> Path:
 
 @contextlib.contextmanager
 def _locked(settings: Settings) -> Iterator[None]:
-    try:
+    with writing(_folder(settings)):
         _folder(settings).mkdir(parents=True, exist_ok=True)
         lock = (_folder(settings) / "lock").open("w")
-    except OSError as error:
-        raise ServerError(
-            f"{_folder(settings)} cannot be written ({error.strerror}). "
-            "Set PIPELINE_HOME to a folder of yours."
-        ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -202,9 +214,11 @@ def _locked(settings: Settings) -> Iterator[None]:
 
 def _read(settings: Settings) -> Server | None:
     try:
-        return Server(**json.loads(_state(settings).read_text()))
+        found = json.loads(_state(settings).read_text())
+        # Another release may have written more, and its server is still one that can be ended.
+        return Server(**{name: found[name] for name in Server.__dataclass_fields__ if name in found})
     except (OSError, ValueError, TypeError):
-        return None  # no server, or a file that another release has written
+        return None  # no server, or no file of any release
 
 
 def _write(settings: Settings, server: Server) -> None:
@@ -244,6 +258,7 @@ def _end(settings: Settings) -> bool:
         _kill(server)
         _children.pop(server.pid, None)
     _state(settings).unlink(missing_ok=True)
+    remove_token(settings)
     shutil.rmtree(_folder(settings) / "local", ignore_errors=True)
     return alive
 
@@ -261,39 +276,43 @@ def _kill(server: Server) -> None:
 
 
 def _launch(settings: Settings, port: int, owned: bool) -> Server:
-    """Start the process and wait for its port. Whatever interrupts the waiting ends the process as well."""
-    command = _command(settings, port)
+    """Start the process and wait until it listens. Whatever interrupts the waiting ends it as well."""
+    with writing(_folder(settings)):
+        command = _command(settings, port)
+        token = settings.token or make_token(settings)
+        log = _log(settings)
+        if log.exists():
+            log.replace(log.with_suffix(".log.old"))  # the server before this one may have died of something
+        output = log.open("wb")
     if owned and sys.platform == "linux":
         command = [sys.executable, "-IS", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
-    log = _log(settings)
-    if log.exists():
-        log.replace(log.with_suffix(".log.old"))  # the server before this one may have died of something
-    with log.open("wb") as output:
+    with output:
         child = subprocess.Popen(
             command,
-            env=_environment(settings),
+            env=_environment(settings, token),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,  # so that Ctrl-C in the client does not reach it
         )
     _children[child.pid] = child
-    server = Server(
-        child.pid, port, _start_time(child.pid) or "", os.getpid() if owned else None, bool(settings.token)
-    )
+    server = Server(child.pid, port, _start_time(child.pid) or "", os.getpid() if owned else None)
     _write(settings, server)  # before it is up, so that a client killed meanwhile leaves no stray server
     try:
         _await(settings, server)
     except BaseException:
         _end(settings)
         raise
+    server = replace(server, is_up=True)
+    _write(settings, server)
     return server
 
 
 def _await(settings: Settings, server: Server) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    while not is_listening(LOOPBACK, server.port):
+    while _STARTED not in _log(settings).read_text(errors="replace"):
         if not _is_alive(server):
+            check_free(settings.server_address, server.port)
             raise ServerError(f"The Spark server did not start: {_last_words(_log(settings))}")
         if time.monotonic() > deadline:
             raise ServerError(
@@ -337,14 +356,13 @@ def _scratch(settings: Settings) -> Path:
     return _folder(settings) / "local"
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def _environment(settings: Settings, token: str) -> dict[str, str]:
     # What makes pyspark a client would make spark-submit look for another server.
     client_only = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
     environ = {name: value for name, value in os.environ.items() if name not in (*client_only, _TOKEN)}
-    if settings.token:
-        environ[_TOKEN] = settings.token  # not among the arguments, which every user of a machine may read
     paths = [os.getcwd(), environ.get("PYTHONPATH", "")]
     return environ | {
+        _TOKEN: token,  # not among the arguments, which every user of a machine may read
         "SPARK_HOME": str(spark_home()),
         # In the place of `spark.local.dir`, which is split at commas.
         "SPARK_EXECUTOR_DIRS": str(_scratch(settings)),
@@ -355,16 +373,3 @@ def _environment(settings: Settings) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
     }
-
-
-def free_port() -> int:
-    """A port on which nothing listens now, from below the range that outgoing connections take.
-
-    Raises:
-        ServerError: none is free.
-    """
-    for port in random.sample(_PORTS, 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((LOOPBACK, port))
-            return port
-    raise ServerError(f"No port from {_PORTS.start} to {_PORTS.stop - 1} is free for the Spark server.")

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from types import FrameType
-from urllib.parse import quote, urlsplit
+from typing import cast
 
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -19,9 +19,10 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from acker.core.errors import ServerError
 from acker.runtime import server
-from acker.runtime.settings import LOOPBACK, Settings, without_secrets
+from acker.runtime.channels import address, channel
+from acker.runtime.ports import is_listening
+from acker.runtime.settings import Settings, without_secrets
 
-_DEFAULT_PORT = 15002  # Spark Connect's own
 _LOOK_SECONDS = 1.0
 
 # The client tries again for ten minutes by default. A server that has died has lost the session as well, so
@@ -32,13 +33,31 @@ _RETRIES = 5
 _NOISY_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
-def connect(settings: Settings) -> SparkSession:
-    """A new session, isolated from all others: on `SPARK_REMOTE` if set, else on the project's own server.
+def connect(settings: Settings, url: str | None = None) -> SparkSession:
+    """A new session, isolated from all others.
+
+    Args:
+        settings: of the deployment, with its token.
+        url: `sc://host:port` of the server, with parameters. None: `SPARK_REMOTE` if set, else the project's
+            own server.
 
     Raises:
-        ServerError: The server does not answer or does not start.
+        ServerError: The server does not answer, does not start, or wants another token.
     """
-    return set_up(_session(settings, _url(settings)))
+    return _session(settings, _url(settings, url))
+
+
+@contextlib.contextmanager
+def session(settings: Settings, url: str | None = None) -> Iterator[SparkSession]:
+    """A session as `connect` makes it, which ends with the block, at once if its server has died."""
+    url = _url(settings, url)
+    made = _session(settings, url)
+    try:
+        yield made
+    finally:
+        if not is_listening(*address(url)):
+            made.client.close()  # or `stop` would try for long to tell a dead server
+        made.stop()
 
 
 @contextlib.contextmanager
@@ -54,14 +73,7 @@ def owned_session(settings: Settings) -> Iterator[SparkSession]:
     with exit_on_sigterm(), contextlib.ExitStack() as stack:
         if settings.remote is None and server.find(settings) is None:
             stack.enter_context(_owned_server(settings))
-        url = _url(settings)
-        session = set_up(_session(settings, url))
-        try:
-            yield session
-        finally:
-            if not server.is_listening(*_address(url)):
-                session.client.close()  # or `stop` would try for long to tell a dead server
-            session.stop()
+        yield stack.enter_context(session(settings))
 
 
 def serve(settings: Settings, port: int | None, tell: Callable[[str], None]) -> None:
@@ -119,11 +131,8 @@ def exit_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def set_up(session: SparkSession) -> SparkSession:
-    """Make a session report a dead server within seconds, and each error once, and leave nothing behind.
-
-    To be called once and before the session has views or functions. Returns the session.
-    """
+def _set_up(session: ConnectSession) -> None:
+    """Make a new session report a dead server within seconds, each error once, and leave nothing behind."""
     for name in _NOISY_LOGGERS:
         # By way of pyspark's class: a plain logger of this name would not take the arguments it is given.
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
@@ -132,21 +141,19 @@ def set_up(session: SparkSession) -> SparkSession:
     _try_few_times(session)
     _share_workers(session)
     _try_few_times(session)  # it has another client now
-    return session
 
 
-def _try_few_times(session: SparkSession) -> None:
+def _try_few_times(session: ConnectSession) -> None:
     session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
 
 
-def _share_workers(session: SparkSession) -> None:
+def _share_workers(session: ConnectSession) -> None:
     """Let a session share Python's workers with all others on its server.
 
     Spark keeps a daemon of 40 MB and threads for each session that ever ran Python code, if the artifacts of
     sessions are isolated from each other. Nothing here adds artifacts. A server isolates every new session,
     and a session reads its conf but once, before the first that it is asked; so this goes on with a clone.
     """
-    assert isinstance(session, ConnectSession)
     session.conf.set("spark.sql.artifact.isolation.enabled", "false")
     isolated, session._client = session.client, session.client.clone()
     session._session_id = session._client._session_id
@@ -163,37 +170,32 @@ def _session(settings: Settings, url: str) -> SparkSession:
     if not settings.token:
         # Set and empty, it would be a token for Spark's client, which then speaks TLS.
         os.environ.pop("SPARK_CONNECT_AUTHENTICATE_TOKEN", None)
-    elif ";token=" not in url:
-        url = f"{url if ';' in url else url.rstrip('/') + '/'};token={quote(settings.token, safe='')}"
-    if ";token=" in url and "use_ssl=" not in url:
-        # The one name to which Spark's client shows a token without TLS.
-        url = url.replace(f"sc://{LOOPBACK}", "sc://localhost")
-    session = SparkSession.builder.remote(url).create()
+    # As Spark's own builder does, which takes no channel of ours: functions are a client's from here on.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    token = server.token_for(settings, *address(url))
+    made = ConnectSession.builder.channelBuilder(channel(url, token)).create()
     try:
-        _ = session.version  # the first that the server is asked
+        _ = made.version  # the first that the server is asked
     except PySparkException as error:
-        session.client.close()
+        made.client.close()
         if "UNAUTHENTICATED" not in str(error):
             raise
         raise ServerError(
             f"The Spark server at {without_secrets(url)} wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN "
-            "to the one with which it was started."
+            "to the one with which it was started, or PIPELINE_HOME to the folder of that server."
         ) from error
-    return session
+    _set_up(made)
+    return cast(SparkSession, made)
 
 
-def _url(settings: Settings) -> str:
-    if settings.remote is None:
+def _url(settings: Settings, url: str | None) -> str:
+    remote = url or settings.remote
+    if remote is None:
         return server.start(settings).url
     # Fail at once where nothing listens: the client itself would try for a while, and then say little.
-    if not server.is_listening(*_address(settings.remote)):
+    if not is_listening(*address(remote)):
+        instead = "unset SPARK_REMOTE to use the project's own" if url is None else "mend the connection"
         raise ServerError(
-            f"No Spark Connect server answers at {without_secrets(settings.remote)}. "
-            "Start it, or unset SPARK_REMOTE to use the project's own."
+            f"No Spark Connect server answers at {without_secrets(remote)}. Start it, or {instead}."
         )
-    return settings.remote
-
-
-def _address(url: str) -> tuple[str, int]:
-    parts = urlsplit(url.partition(";")[0])
-    return parts.hostname or "", parts.port or _DEFAULT_PORT
+    return remote

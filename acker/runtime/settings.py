@@ -39,7 +39,7 @@ class Settings:
         remote: `SPARK_REMOTE`, the `sc://host:port` of a Spark Connect server that somebody else runs.
             Default: none, and the project starts a server of its own.
         token: `SPARK_CONNECT_AUTHENTICATE_TOKEN`, Spark's own variable: what a client has to show the
-            project's own server. Default: none, and every process of this machine may use it.
+            project's own server. Default: none, and each server generates one (`acker.runtime.tokens`).
         server_address: `PIPELINE_SERVER_ADDRESS`, where the project's own server listens: 127.0.0.1, or
             0.0.0.0 for all networks, which needs a token. Default: 127.0.0.1.
         driver_memory: `PIPELINE_DRIVER_MEMORY`, the heap of the project's own server. Default: `4g`.

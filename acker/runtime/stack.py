@@ -23,6 +23,8 @@ from typing import Any
 from acker.core.errors import ServerError
 from acker.runtime import process_guard as guard
 from acker.runtime import server
+from acker.runtime.home import writing
+from acker.runtime.ports import free_port, is_listening
 from acker.runtime.sessions import exit_on_sigterm
 from acker.runtime.settings import Settings
 
@@ -120,12 +122,13 @@ def running_stack(settings: Settings, dags: Path) -> Iterator[Stack]:
         ServerError: the Spark server does not start.
     """
     folder = settings.home / "airflow"
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with exit_on_sigterm(), _locked(folder):
         spark = server.start(settings, owned=True)
-        taken = server.is_listening("127.0.0.1", _PORT)
-        port = server.free_port() if taken else _PORT
-        tasks_port = server.free_port()
+        taken = is_listening("127.0.0.1", _PORT)
+        port = free_port() if taken else _PORT
+        tasks_port = free_port()
         secret = _secrets(folder)
         environ = _environment(settings, folder, dags, port, tasks_port, spark.url, secret)
         stack = Stack(settings, port, spark.port, secret["password"], environ, _commands(tasks_port))

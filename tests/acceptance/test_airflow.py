@@ -23,6 +23,7 @@ from acker.runtime.settings import Settings
 from acker.runtime.stack import ApiError, Stack, running_stack
 from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
+from tests.kit.listeners import listeners
 from tests.kit.waiting import wait_for
 
 TOPOLOGY = '''
@@ -324,31 +325,18 @@ def requests(airflow: Airflow) -> list[tuple[str, str, int]]:
 
 
 def test_nothing_listens_but_on_this_machine(airflow):
-    listening = listening_addresses(airflow.stack)
-    assert listening and all(address in ("127.0.0.1", "::1") for address in listening)
-
-
-def listening_addresses(stack: Stack) -> set[str]:
-    """Addresses on which the stack's processes listen, from /proc."""
     # By session, since Airflow's processes write their titles over what /proc tells of their environment.
-    sessions = {part.pid for part in stack.parts.values()}
-    sockets = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.getsid(int(process.name)) in sessions:
-                sockets |= {os.readlink(file) for file in (process / "fd").iterdir()}
-        except OSError:
-            continue
-    found = set()
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
-            raw = bytes.fromhex(fields[1].partition(":")[0])
-            found.add(".".join(str(byte) for byte in reversed(raw)))
-    for line in Path("/proc/net/tcp6").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
-            address = fields[1].partition(":")[0]
-            mapped = address.startswith("0000000000000000FFFF0000") and address.endswith("0100007F")
-            found.add("127.0.0.1" if mapped else address)
-    return found
+    sessions = {part.pid for part in airflow.stack.parts.values()}
+    found = listeners([pid for pid in processes() if session_of(pid) in sessions])
+    assert found and {address for address, _ in found} <= {"127.0.0.1", "::1"}
+
+
+def processes() -> list[int]:
+    return [int(each.name) for each in Path("/proc").glob("[0-9]*")]
+
+
+def session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None  # it has ended

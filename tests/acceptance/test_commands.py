@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
 from acker.cli.commands import main
-from acker.runtime import server
 from tests.kit import ROOT
 
 TOPOLOGY = """
@@ -83,10 +82,8 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def shell(spark, settings, tmp_path_factory):
-    running = server.find(settings)
-    assert running is not None
-    return Shell(tmp_path_factory.mktemp("commands"), running.url)
+def shell(remote, tmp_path_factory):
+    return Shell(tmp_path_factory.mktemp("commands"), remote)
 
 
 @pytest.fixture(scope="module")

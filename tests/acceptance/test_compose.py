@@ -18,7 +18,7 @@ from deltalake import write_deltalake
 
 from acker.core.delta import open_table, query
 from acker.runtime import process_guard as guard
-from acker.runtime import server
+from acker.runtime.ports import free_port
 from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
 from tests.kit.waiting import wait_for
@@ -40,14 +40,14 @@ class Compose:
 
     def __init__(self, folder: Path, database: str) -> None:
         self.folder = folder
-        self.port = server.free_port()
+        self.port = free_port()
         self.places = {
             "/opt/acker": str(ROOT),
             "/data": str(folder / "data"),
             "/topologies": str(folder),
             "0.0.0.0": "127.0.0.1",
             "8080": str(self.port),
-            "15002": str(server.free_port()),
+            "15002": str(free_port()),
         }
         self.values = {"API_SECRET": "a" * 64, "JWT_SECRET": "b" * 64, "TOPOLOGIES": "plain:topology"}
         self.database = database

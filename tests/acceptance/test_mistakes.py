@@ -6,7 +6,6 @@ import pytest
 from click.testing import CliRunner
 
 from acker.cli.commands import main
-from acker.runtime import server
 from tests.kit.mistakes import mistakes
 
 SHOP = """
@@ -45,11 +44,9 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def folder(spark, settings, tmp_path_factory):
+def folder(remote, tmp_path_factory):
     """A folder with a source of two lines, and with modules that each have one mistake."""
     found = tmp_path_factory.mktemp("mistakes")
-    running = server.find(settings)
-    assert running is not None
     for name, (right, wrong) in WRONG.items():
         (found / f"{name}.py").write_text(SHOP.replace(right, wrong))
     (found / "orders").mkdir()
@@ -57,7 +54,7 @@ def folder(spark, settings, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(found)
         patch.syspath_prepend(str(found))
-        patch.setenv("SPARK_REMOTE", running.url)
+        patch.setenv("SPARK_REMOTE", remote)
         yield found
     for name in WRONG:
         sys.modules.pop(name, None)

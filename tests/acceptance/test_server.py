@@ -1,10 +1,14 @@
 """The server as a process: when it is there, who shares it, and that nothing is left of it."""
 
 import os
+import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +17,7 @@ import pytest
 from acker.core.errors import ServerError
 from acker.runtime import server
 from acker.runtime.jars import default_folder
+from acker.runtime.ports import free_port, is_listening
 from acker.runtime.sessions import connect
 from acker.runtime.settings import Settings
 from acker.testing.session import SHORT_LIVED
@@ -59,6 +64,11 @@ def python(environ: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True)
 
 
+def acker(environ: dict[str, str], *arguments: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "acker", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=300)
+
+
 def is_gone(pid: int, within_seconds: float) -> bool:
     deadline = time.monotonic() + within_seconds
     while time.monotonic() < deadline:
@@ -87,7 +97,7 @@ def test_two_starts_at_once_give_one_server_that_is_found_again_until_it_is_stop
     assert pids == {third} == {str(running.pid)}
     assert server.stop(settings)
     assert is_gone(running.pid, within_seconds=0.5)
-    assert not server.is_listening("127.0.0.1", running.port)
+    assert not is_listening("127.0.0.1", running.port)
     assert server.find(settings) is None
     assert not server.stop(settings)
 
@@ -102,7 +112,7 @@ def test_a_killed_owner_leaves_no_server(own_home):
     owner.kill()
     owner.communicate()
     assert is_gone(running.pid, within_seconds=10)
-    assert not server.is_listening("127.0.0.1", running.port)
+    assert not is_listening("127.0.0.1", running.port)
 
 
 @pytest.mark.extended
@@ -126,24 +136,6 @@ def test_paths_may_hold_spaces_and_commas(own_home, tmp_path):
     code = OWN_AND_ASK.format(table=place / "table")
     told = python(own_home | ours, code).communicate()[0]
     assert told == "3\n"
-
-
-@pytest.mark.extended
-def test_a_server_with_a_token_is_used_by_those_who_have_it(own_home):
-    own_home["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "kept to oneself"
-    settings = Settings.from_env(own_home)
-    running = server.start(settings)
-    told = subprocess.run(["ps", "-A", "-ww", "-o", "args="], capture_output=True, text=True).stdout
-    assert f"spark.connect.grpc.binding.port={running.port}" in told and "kept to oneself" not in told
-    session = connect(settings)
-    assert session.range(3).count() == 3
-    session.stop()
-    remote = {"SPARK_REMOTE": f"sc://127.0.0.1:{running.port}"}
-    for token in ({}, {"SPARK_CONNECT_AUTHENTICATE_TOKEN": "guessed"}):
-        with pytest.raises(ServerError, match="wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN"):
-            connect(Settings.from_env(remote | token))
-    with pytest.raises(ServerError, match="wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN"):
-        server.start(Settings.from_env(own_home | {"SPARK_CONNECT_AUTHENTICATE_TOKEN": ""}))
 
 
 def test_a_plain_python_udf_over_a_delta_scan_answers(environment, store_uri):
@@ -175,6 +167,35 @@ def test_sessions_share_one_python_daemon_and_each_task_imports_anew(own_home, t
     told = subprocess.run(["ps", "-A", "-ww", "-o", "ppid=,args="], capture_output=True, text=True).stdout
     daemons = [line for line in told.splitlines() if "-m acker.runtime.python_daemon" in line]
     assert [line.split()[0] for line in daemons].count(str(running.pid)) == 1
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port on which this process listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", free_port()))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("action", ["start", pytest.param("run", marks=pytest.mark.extended)])
+def test_a_server_on_a_taken_port_is_one_error_and_none_runs(own_home, taken, action):
+    done = acker(own_home, "server", action, "--port", str(taken))
+    who = rf"is held by process {os.getpid()} \(.*\)" if shutil.which("lsof") else "cannot be used: .*"
+    remedy = r"Free it, or choose another with --port; without it a free one is found\."
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"Error: Port {taken} {who}\. {remedy}\n", done.stderr)
+    assert acker(own_home, "server", "status").stdout == "No server runs.\n"
+    assert not server.stop(Settings.from_env(own_home))
+
+
+@pytest.mark.extended
+def test_a_port_that_is_taken_while_the_server_starts_is_no_server(own_home, taken):
+    settings = Settings.from_env(own_home)
+    with server._locked(settings), pytest.raises(ServerError, match=f"Port {taken} "):
+        server._launch(settings, taken, owned=False)  # as `start` does once it has found the port free
+    assert server.find(settings) is None
+    assert not server.stop(settings)
 
 
 def test_a_start_that_fails_names_the_log_and_its_reason(tmp_path):

@@ -21,11 +21,14 @@ from pyspark.sql.connect.proto import GetStatusResponse
 from acker.batches.run import Run
 from acker.core.delta import Store
 from acker.runtime import server
+from acker.runtime.channels import channel
+from acker.runtime.ports import free_port
 from acker.runtime.settings import Settings
 from tests.faults.crash_scenarios import SCENARIOS, Scenario, Task
 from tests.faults.effects import Effect, watch
 from tests.faults.worker import begin, end_of, processes, session
 from tests.kit import ROOT
+from tests.kit.servers import remote_of
 from tests.kit.waiting import PATIENCE_SECONDS, wait_for
 
 Moment = Literal["before", "sent", "within", "after"]
@@ -244,8 +247,8 @@ def is_busy(remote: str, session_id: str) -> bool:
 
 def client_of(remote: str, session_id: str) -> contextlib.closing[SparkConnectClient]:
     """A further client of a session."""
-    url = f"{remote}/;session_id={session_id}"
-    return contextlib.closing(SparkConnectClient(url, retry_policy={"max_retries": 5}))
+    connection = channel(f"{remote};session_id={session_id}", None)
+    return contextlib.closing(SparkConnectClient(connection, retry_policy={"max_retries": 5}))
 
 
 def recorded_points() -> list[Point]:
@@ -275,7 +278,7 @@ class OwnServer:
     def __init__(self, home: Path) -> None:
         ours = {"PIPELINE_HOME": str(home), "PIPELINE_DRIVER_MEMORY": "1g"}
         self.settings = Settings.from_env(ours)
-        self.port = server.free_port()
+        self.port = free_port()
         self.start()
 
     def start(self) -> None:
@@ -290,7 +293,7 @@ class OwnServer:
 
     @property
     def url(self) -> str:
-        return self.running.url
+        return remote_of(self.settings)
 
 
 def let_go(child: Child) -> None:

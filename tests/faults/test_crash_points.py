@@ -51,6 +51,7 @@ EXEMPT = {
     "acker/targets/aggregate.py:DeltaAggregate.apply:merge": "makes SQL",
     "acker/components/rich_bolt.py:_located:parquet": "reads",
     "acker/runtime/server.py": "the server's own files; see tests/acceptance/test_server.py",
+    "acker/runtime/tokens.py": "the server's token; see tests/acceptance/test_security.py",
     "acker/runtime/sessions.py": "makes a session",
     "acker/runtime/manifest.py:_kept_manifest": "a cache, put in its place by a rename",
     "acker/runtime/jars.py": "fetches jars into the virtual environment, before any run",

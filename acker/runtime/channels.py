@@ -1,0 +1,63 @@
+"""How a client reaches a Spark Connect server, and who sees its token."""
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from pyspark.sql.connect.client import DefaultChannelBuilder
+
+from acker.runtime.settings import LOOPBACK
+
+_DEFAULT_PORT = 15002  # Spark Connect's own
+
+
+def address(url: str) -> tuple[str, int]:
+    """Host and port of a URL `sc://…`. This machine is 127.0.0.1, by whatever name."""
+    parts = urlsplit(url.partition(";")[0])
+    host = parts.hostname or ""
+    return LOOPBACK if host == "localhost" else host, parts.port or _DEFAULT_PORT
+
+
+def channel(url: str, token: str | None) -> DefaultChannelBuilder:
+    """What connects to a server.
+
+    Args:
+        url: `sc://host:port`, with parameters.
+        token: what to show where the URL has no token; None: nothing.
+    """
+    if address(url)[0] == LOOPBACK and not DefaultChannelBuilder(url).use_ssl:
+        return LoopbackChannel(url, token)
+    if token is not None and ";token=" not in url:
+        url = f"{url if ';' in url else url.rstrip('/') + '/'};token={quote(token, safe='')}"
+    return DefaultChannelBuilder(url)  # which shows a token over TLS alone
+
+
+class LoopbackChannel(DefaultChannelBuilder):
+    """Connects to 127.0.0.1 and to nothing else, and shows its token there without TLS.
+
+    Spark's own builder does so for the name `localhost` alone. gRPC tries `::1` first for that name, where
+    the server does not listen, so that whoever does would be shown the token.
+
+    Args:
+        url: `sc://host:port`, with parameters. Of its host nothing is looked up.
+        token: what to show where the URL has no token; None: nothing.
+    """
+
+    def __init__(self, url: str, token: str | None) -> None:
+        # No proxy of the environment comes in between either.
+        super().__init__(url, [("grpc.enable_http_proxy", 0)])
+        self._shown: str | None = self.getDefault(self.PARAM_TOKEN, token)
+
+    @property
+    def token(self) -> str | None:
+        """What is shown. A variable of the environment does not count; the settings have read it."""
+        return self._shown
+
+    def toChannel(self) -> Any:
+        """The channel of gRPC, without TLS."""
+        return self._insecure_channel(f"ipv4:{LOOPBACK}:{self._port}")
+
+    def metadata(self) -> Iterable[tuple[str, str]]:
+        """What goes with every call."""
+        shown = [("authorization", f"Bearer {self._shown}")] if self._shown else []
+        return [*super().metadata(), *shown]

@@ -1,0 +1,66 @@
+"""Ports of this machine: one that is free, whether something listens, and who holds one that is taken."""
+
+import contextlib
+import random
+import socket
+import subprocess
+
+from acker.core.errors import ServerError
+from acker.runtime.settings import LOOPBACK
+
+_PROBE_SECONDS = 2
+
+# Below the range from which systems take the ports of outgoing connections, so that nothing else is given
+# the port in the seconds between the choice and Spark's binding it.
+_PORTS = range(20_000, 30_000)
+
+
+def is_listening(host: str, port: int) -> bool:
+    """Whether something accepts TCP connections there."""
+    try:
+        with socket.create_connection((host, port), timeout=_PROBE_SECONDS):
+            return True
+    except (OSError, UnicodeError):  # the second of a name that can be no host's
+        return False
+
+
+def free_port() -> int:
+    """A port on which nothing listens now, from below the range that outgoing connections take.
+
+    Raises:
+        ServerError: none is free.
+    """
+    for port in random.sample(_PORTS, 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    raise ServerError(f"No port from {_PORTS.start} to {_PORTS.stop - 1} is free for the Spark server.")
+
+
+def check_free(address: str, port: int) -> None:
+    """Check that a server may listen there.
+
+    Raises:
+        ServerError: something else listens, or this user may not. The message says what, where it is known.
+    """
+    with socket.socket() as probe:
+        # As Java binds: connections that have ended and that the system still remembers are not in the way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            why = f"is held by {holder}" if (holder := _holder(port)) else f"cannot be used: {error.strerror}"
+            raise ServerError(
+                f"Port {port} {why}. Free it, or choose another with --port; without it a free one is found."
+            ) from error
+
+
+def _holder(port: int) -> str:
+    """The process that listens on a port, in words; empty where the system does not tell this user."""
+    command = ["lsof", "-nP", f"-iTCP:{port}", "-sTCP:LISTEN", "-Fpc"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = {line[:1]: line[1:] for line in reversed(told)}  # of several the first
+    return f"process {found['p']} ({found['c']})" if {"p", "c"} <= set(found) else ""
