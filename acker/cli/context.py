@@ -46,6 +46,7 @@ class Context:
         from acker.runtime.sessions import connect
 
         with ExitStack() as stack:
+            stack.callback(self._tell_of_server)
 
             def session() -> Any:
                 spark = connect(self.settings)
@@ -55,6 +56,14 @@ class Context:
             report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
             self.store.create()
             yield Run(self.topology, self.store, session, on_step=report)
+
+    def _tell_of_server(self) -> None:
+        from acker.runtime.server import is_left_running
+
+        if not self.as_json and is_left_running(self.settings):
+            click.echo(
+                "A Spark server keeps running for the next command; `acker server stop` ends it.", err=True
+            )
 
 
 def user() -> str:

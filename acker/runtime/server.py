@@ -124,6 +124,12 @@ def find(settings: Settings) -> Server | None:
     return server if answers else None
 
 
+def is_left_running(settings: Settings) -> bool:
+    """Whether this process has started the server of this home and does not end it."""
+    server = find(settings)
+    return server is not None and server.pid in _children and server.owner is None
+
+
 def token_for(settings: Settings, host: str, port: int) -> str | None:
     """What a client shows at an address: the settings' token, or the generated one of the home's server.
 

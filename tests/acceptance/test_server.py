@@ -45,6 +45,15 @@ with owned_session(Settings.from_env()) as spark:
     print(spark.read.format("delta").load("{table}").count())
 """
 
+IDLE = """
+from acker import FileSpout, Topology
+
+topology = Topology("idle")
+lines = topology.spout("lines", FileSpout("empty", format="text"))
+same = topology.bolt(lines, name="same")(lambda tuples: tuples)
+topology.publish(same, to="same")
+"""
+
 UDF_OVER_DELTA = """
 import sys
 from pyspark.sql import functions as F
@@ -196,6 +205,15 @@ def test_a_port_that_is_taken_while_the_server_starts_is_no_server(own_home, tak
         server._launch(settings, taken, owned=False)  # as `start` does once it has found the port free
     assert server.find(settings) is None
     assert not server.stop(settings)
+
+
+def test_a_command_says_that_it_leaves_a_server_running_and_only_the_first_one_does(own_home, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "idle.py").write_text(IDLE)
+    told = [acker(own_home, "run", "idle:topology", cwd=tmp_path) for _ in range(2)]
+    said = "A Spark server keeps running for the next command; `acker server stop` ends it.\n"
+    assert [done.returncode for done in told] == [0, 0]
+    assert [done.stderr.endswith(said) for done in told] == [True, False]
 
 
 def test_a_start_that_fails_names_the_log_and_its_reason(tmp_path):
