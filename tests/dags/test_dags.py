@@ -199,7 +199,7 @@ def test_a_topology_is_run_by_its_own_schedule_and_when_a_replay_has_emitted(tmp
     assert errors == {}
     assert [json.dumps(found[name]).count(f"{name}.replayed") for name in names] == [1, 1, 1, 1]
     crons = [re.findall(r'"expression": "(.*?)"', json.dumps(found[name])) for name in names]
-    assert crons == [["@hourly"], [], [], ["* * * * *"]]
+    assert crons == [["0 * * * *"], [], [], ["* * * * *"]]
     assert re.findall("shop.sales|s3://bucket/orders", json.dumps(found["waiting"])) == [
         "shop.sales",
         "s3://bucket/orders",
