@@ -148,9 +148,9 @@ def test_commits_that_bring_no_rows_leave_nothing_unread_and_make_nothing_old(tm
     assert spout.backlog(after(all_read)).oldest.timestamp() == newest
 
 
-def commit(folder, version, **action):
+def commit(folder, version, info=None, **action):
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(each) for each in ({"commitInfo": {}}, action)]
+    lines = [json.dumps(each) for each in ({"commitInfo": info or {"operation": "WRITE"}}, action)]
     (folder / f"{version:020}.json").write_text("\n".join(lines))
 
 
@@ -164,6 +164,23 @@ def test_the_highest_row_id_is_the_one_that_the_newest_commit_gave(tmp_path):
     assert found == [9, 9, None, None, 4]
     with pytest.raises(FileNotFoundError):
         highest_row_id(path, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("info", "highest"),
+    [
+        ({"operation": "DELETE"}, None),
+        ({"operation": "UPDATE"}, None),
+        ({"operation": "MERGE", "operationMetrics": {"numTargetRowsInserted": "0"}}, None),
+        ({"operation": "MERGE", "operationMetrics": {"numTargetRowsInserted": "2"}}, 9),
+        ({"operation": "MERGE"}, 9),
+    ],
+    ids=str,
+)
+def test_row_ids_that_are_drawn_for_rows_which_were_there_are_none_of_new_rows(tmp_path, info, highest):
+    given = {"domain": "delta.rowTracking", "configuration": json.dumps({"rowIdHighWaterMark": 9})}
+    commit(tmp_path / "_delta_log", 0, info, domainMetadata=given)
+    assert highest_row_id(str(tmp_path), -1, 0) == highest
 
 
 def test_a_table_that_is_missing_is_named(tmp_path):
