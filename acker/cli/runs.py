@@ -21,9 +21,10 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
     """
     from acker.cli import rendering as render
     from acker.core.ledger import newest_fold
-    from acker.core.snapshot import Snapshot
+    from acker.journal.journal import Journal
     from acker.operations import cycle
     from acker.reports.failures import commonest_failures, nothing_passed
+    from acker.reports.sources import never_read
     from acker.topology.advice import advice
 
     if not context.as_json:
@@ -35,17 +36,17 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
             result: dict[str, Any] = {"cycles": cycle.drain(running, limit)}
         else:
             result = asdict(cycle.run_cycle(running, limit))
-    snapshot = Snapshot(context.store)
-    failed = commonest_failures(snapshot, after, snapshot.fold.number if snapshot.fold else 0)
+    journal = Journal(context.store, context.topology.roles)
+    failed = commonest_failures(journal, after, journal.fold.number if journal.fold else 0)
 
     def rendered() -> None:
+        render.advice(never_read(context.topology, journal))
         render.failed(context.topology.name, failed)
         render.pairs(result)
 
-    context.print(
-        {**result, "failed": failed.count, "failures": list(map(asdict, failed.commonest))}, rendered
-    )
-    if nothing_passed(snapshot, after):
+    failures = [{**asdict(each), "sample": str(each.sample)} for each in failed.commonest]
+    context.print({**result, "failed": failed.count, "failures": failures}, rendered)
+    if nothing_passed(journal, after):
         sys.exit(NOTHING_PASSED)
 
 

@@ -27,6 +27,17 @@ def amounts(unread: Mapping[str, int]) -> str:
     return ", ".join(f"{n:,} {unit.removesuffix('s') if n == 1 else unit}" for unit, n in unread.items())
 
 
+def never_read(topology: Topology, journal: Journal) -> list[str]:
+    """Sentences on the spouts that have found nothing to read so far, each with what it leaves out."""
+    found = []
+    for source in source_backlogs(topology, journal):
+        if source.unread == {} and journal.newest_of(source.spout, "next") is None:
+            left_out = ", ".join(f"{count:,} {why}" for why, count in source.left_out.items())
+            said = f"it leaves out {left_out}" if left_out else "its source is empty"
+            found.append(f"Spout {source.spout} has found nothing to read so far: {said}.")
+    return found
+
+
 def source_backlogs(topology: Topology, journal: Journal) -> list[SourceBacklog]:
     """The backlog of each spout, in the topology's order."""
     return [_backlog(spout, journal) for spout in topology.spouts]

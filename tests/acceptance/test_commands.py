@@ -109,10 +109,48 @@ def story(shell):
 
 
 def test_a_cycle_prints_what_it_did(story):
-    assert (story["run"].json(), story["run"].code) == (
-        {"messages": 3, "replayed": 0, "batches": 2, "commits": 1},
-        0,
+    failure = {"component": "squared", "state": "retrying", "count": 1}
+    failures = [
+        {**failure, "reason": "below 0", "sample": "numbers:0:-4"},
+        {**failure, "reason": "lookup is down", "sample": "numbers:0:2"},
+    ]
+    counts = {"messages": 3, "replayed": 0, "batches": 2, "commits": 1, "failed": 2}
+    assert (story["run"].json(), story["run"].code) == ({**counts, "failures": failures}, 0)
+
+
+def test_a_run_in_which_everything_fails_says_why_and_ends_with_3(shell):
+    write_deltalake(str(shell.folder / "lows"), pa.table({"id": [-1, -2]}))
+    (shell.folder / "lows_topology.py").write_text(TOPOLOGY.replace('"numbers", key', '"lows", key'))
+    store = {"PIPELINE_STORE": str(shell.folder / "lows_store")}
+    done = shell("run", "lows_topology:topology", **store)
+    assert done.code == 3
+    assert done.out == (
+        "2 failed in squared, tried again: below 0 (such as numbers:0:-2)\n"
+        "messages 2, replayed 0, batches 2, commits 0\n"
     )
+
+
+@pytest.mark.extended
+def test_a_batch_that_cannot_run_is_held_and_can_be_given_up(shell):
+    write_deltalake(str(shell.folder / "held"), pa.table({"id": [1]}))
+    broken = TOPOLOGY.replace('"numbers", key', '"held", key').replace('F.col("id") *', 'F.col("di") *')
+    (shell.folder / "held_topology.py").write_text(broken)
+    store = {"PIPELINE_STORE": str(shell.folder / "held_store")}
+    name = "held_topology:topology"
+    held = shell("run", name, **store)
+    assert held.code == 2
+    assert "squared batch 1 is held: Bolt squared: " in held.err
+    (row,) = [each for each in shell("status", name, "--json", **store).json()["components"] if each["held"]]
+    assert (row["component"], row["held"]["tries"]) == ("squared", 1)
+    given_up = shell(
+        "give-up", name, "squared", "--why", "typo", "--requested-by", "ada", **NO_SPARK, **store
+    )
+    assert given_up.out == "squared batch 1 is given up; the next fold fails its messages.\n"
+    assert shell("fold", name, **NO_SPARK, **store).code == 0
+    failures = shell("failures", name, "--json", **NO_SPARK, **store).out
+    assert "given up by ada: typo" in failures
+    again = shell("give-up", name, "squared", "--why", "typo", **NO_SPARK, **store)
+    assert (again.code, "squared has no batch to give up" in again.err) == (2, True)
 
 
 def test_a_run_tells_its_steps_on_standard_error_and_its_result_on_standard_output(story):

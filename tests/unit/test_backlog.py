@@ -11,10 +11,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from acker.airflow import tasks
 from acker.cli import rendering as render
+from acker.core.delta import Store
 from acker.core.errors import SourceError
 from acker.journal.journal import Journal
 from acker.operations.fold import fold
-from acker.reports.sources import SourceBacklog, amounts, source_backlogs
+from acker.reports.sources import SourceBacklog, amounts, never_read, source_backlogs
 from acker.reports.status import status_report
 from acker.spouts import Backlog, DeltaSpout, FileSpout, History
 from acker.spouts.delta_log import highest_row_id, oldest_commit
@@ -226,6 +227,18 @@ def run(tmp_path, monkeypatch):
     write(tmp_path / "orders", **{"new b.json": "{}\n", "old.txt": "x"})
     fold(made.run)
     return made.run
+
+
+def test_a_spout_that_finds_nothing_says_what_it_leaves_out(tmp_path):
+    write(tmp_path / "in", monday="1\n", _SUCCESS="x")
+    topology = Topology("silent")
+    topology.spout("lines", FileSpout(str(tmp_path / "in"), glob="*.csv"))
+    topology.spout("all", FileSpout(str(tmp_path / "in")))
+    store = Store(str(tmp_path / "store"), "silent")
+    store.create()
+    assert never_read(topology, Journal(store, topology.roles)) == [
+        "Spout lines has found nothing to read so far: it leaves out 1 named _SUCCESS, 1 not named *.csv."
+    ]
 
 
 def test_a_spout_that_cannot_tell_is_unknown_and_the_others_are_told(run):
