@@ -94,6 +94,11 @@ def form(manifest: Manifest) -> dict[str, Param]:
         "since": Param(None, **when, description="Only those emitted at this time or later."),
         "until": Param(None, **when, description="Only those emitted at this time or earlier."),
         "reason": Param(None, type=["null", "string"], description="Only those whose reason contains this."),
+        "where": Param(
+            None,
+            type=["null", "string"],
+            description="Only those whose own columns fulfil this SQL condition: day = '2026-01-31'.",
+        ),
         "limit": Param(None, type=["null", "integer"], minimum=1, description="At most so many messages."),
         "why": Param(None, type=["null", "string"], maxLength=1000, description="Kept in replay_requests."),
         "dry_run": Param(
@@ -120,6 +125,8 @@ def _select_task(manifest: Manifest) -> Any:
             return "emit"
         context["ti"].xcom_push(key="matched", value=counts["matched"])
         tasks.log.info("%s messages match; %s more are in flight.", counts["matched"], counts["in_flight"])
+        if "unseen" in counts:
+            tasks.log.warning("Of %s more nobody can tell: their rows were trimmed.", counts["unseen"])
         if params["dry_run"]:
             return None
         return "approve" if counts["matched"] > SETTINGS.approval_limit else "emit"

@@ -166,7 +166,7 @@ def match(topology: str, form: Fields) -> Counts:
     counted = replay.dry_run(found, Store(settings.store, found.name), selection, utc_now())
     for each in counted.messages:
         log.info("%s, %s: %s", each.message, each.state, each.reason or "acked")
-    return {"matched": counted.matched, "in_flight": counted.in_flight}
+    return {name: count for name, count in counted.counts.items() if name != "replayed"}
 
 
 def replay_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) -> Counts:

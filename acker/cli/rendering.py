@@ -220,7 +220,7 @@ def dry_run(found: "DryRun") -> None:
         console.print(table)
     if found.matched > len(found.messages):
         console.print(f"… and {found.matched - len(found.messages):,} more")
-    pairs({"matched": found.matched, "in_flight": found.in_flight, "replayed": found.replayed})
+    pairs(found.counts)
 
 
 def published(found: "PublishedRows") -> None:

@@ -1,6 +1,5 @@
 """The command `replay`."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +24,9 @@ from acker.core.events import SELECTABLE
 @click.option("--since", type=click.DateTime(), help="Only those emitted at this time (UTC) or later.")
 @click.option("--until", type=click.DateTime(), help="Only those emitted at this time (UTC) or earlier.")
 @click.option("--reason", help="Only those whose reason contains this text.")
+@click.option(
+    "--where", metavar="CONDITION", help="Only those whose own columns fulfil a SQL condition: \"day = '…'\"."
+)
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many messages.")
 @click.option("--why", default="", help="Kept in replay_requests.")
 @click.option("--requested-by", default=None, help="Kept in replay_requests; you by default.")
@@ -42,12 +44,12 @@ def replay(context: Context, why: str, requested_by: str | None, dry_run: bool, 
     selection = Selection.parse(fields, context.topology)
     if dry_run:
         found = replays.dry_run(context.topology, context.store, selection, datetime.now(UTC))
-        context.print(asdict(found), lambda: render.dry_run(found))
+        context.print(found.as_dict(), lambda: render.dry_run(found))
         return
     with context.running() as running:
         if selection is None:
             result = {"replayed": replays.replay_due(running)}
         else:
             who = requested_by or user()
-            result = asdict(replays.replay_by_hand(running, selection, why, who))
+            result = replays.replay_by_hand(running, selection, why, who).counts
     context.print(result, lambda: render.pairs(result))

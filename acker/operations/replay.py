@@ -112,16 +112,24 @@ class Replayed:
     matched: int  # those that the selection chooses
     in_flight: int  # those that match but for their state, and are left alone
     replayed: int  # those that were emitted again
+    unseen: int = 0  # see `Matched`
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers by name; `unseen` only where there are such."""
+        always = {"matched": self.matched, "in_flight": self.in_flight, "replayed": self.replayed}
+        return always | ({"unseen": self.unseen} if self.unseen else {})
 
 
 @dataclass(frozen=True)
-class DryRun:
-    """What a replay would do, in messages."""
+class DryRun(Replayed):
+    """What a replay would come to, before any message is emitted."""
 
-    matched: int
-    in_flight: int  # those that match but for their state, and are left alone
-    messages: tuple[Listed, ...]  # of those that match, the first `MOST_LISTED`
-    replayed: int = 0
+    messages: tuple[Listed, ...] = ()  # of those that match, the first `MOST_LISTED`
+
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers by name, and the messages."""
+        return {**self.counts, "messages": [asdict(each) for each in self.messages]}
 
 
 def dry_run(topology: Topology, store: Store, selection: Selection | None, now: datetime) -> DryRun:
@@ -132,14 +140,15 @@ def dry_run(topology: Topology, store: Store, selection: Selection | None, now: 
 
     Raises:
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
-        SettingsError: the selection names a spout or a component that is none.
+        SettingsError: the selection names a spout or a component that is none, or its condition cannot be
+            looked up.
     """
     journal = Journal(store, topology.roles)
     if selection is None:
         rows = _all_due(topology, journal, now)
-        return DryRun(len(rows), 0, tuple(Listed.of(row) for row in rows[:MOST_LISTED]))
+        return DryRun(len(rows), 0, 0, messages=tuple(Listed.of(row) for row in rows[:MOST_LISTED]))
     matched = _match(topology, journal, selection)
-    return DryRun(matched.count, matched.in_flight, matched.listed)
+    return DryRun(matched.count, matched.in_flight, 0, matched.unseen, matched.listed)
 
 
 def _all_due(topology: Topology, journal: Journal, now: datetime) -> list[dict[str, Any]]:
@@ -161,7 +170,8 @@ def replay_by_hand(
     matched, batches = plan_by_hand(run, selection, why, requested_by, request_id)
     for batch in batches:
         finish(run, batch)
-    return Replayed(matched.count, matched.in_flight, sum(len(batch.replay) for batch in batches))
+    replayed = sum(len(batch.replay) for batch in batches)
+    return Replayed(matched.count, matched.in_flight, replayed, matched.unseen)
 
 
 def _match(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matched:

@@ -14,6 +14,7 @@ from acker.core.names import did_you_mean
 from acker.core.quoting import check_text, sql_glob, sql_text
 from acker.core.snapshot import Snapshot
 from acker.core.trims import newest_trim
+from acker.operations.conditions import check_condition, messages_where
 from acker.operations.fields import Fields, number_in, text_in, texts_in, time_in
 from acker.topology.topology import Topology
 
@@ -25,9 +26,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 MOST_LISTED = 20  # messages of a dry run that are listed
 
+_OF_ONE_SPOUT = "A condition speaks of the columns of one spout"
+
 # The fields that mean nothing without states.
 _NARROWING = (
-    *("spout", "positions", "messages", "partition", "component", "since", "until", "reason", "limit"),
+    *("spout", "positions", "messages", "partition", "component"),
+    *("since", "until", "reason", "where", "limit"),
 )
 
 
@@ -53,6 +57,7 @@ class Selection:
         component: that failed them.
         since, until: bounds of the time of emission, both included.
         reason: text that the reason contains, in upper or lower case.
+        where: a SQL condition on the columns of the spout's messages; see `acker.operations.conditions`.
         limit: at most so many messages, those with the lowest positions.
     """
 
@@ -64,6 +69,7 @@ class Selection:
     since: datetime | None = None
     until: datetime | None = None
     reason: str | None = None
+    where: str | None = None
     limit: int | None = None
 
     def __post_init__(self) -> None:
@@ -82,6 +88,10 @@ class Selection:
             )
         for what in ("reason", "partition", "component"):
             check_text(f"The {what}", getattr(self, what) or "")
+        if self.where is not None:
+            check_condition(self.where)
+            if not self.spout:
+                raise SettingsError(f"{_OF_ONE_SPOUT}: choose one as well.")
         for partition, _ in self.positions:
             check_text("The partition", partition)
 
@@ -90,21 +100,24 @@ class Selection:
         """The selection that a person has filled in; None where it is what is due, without any choice.
 
         Args:
-            fields: `states`, `spout`, `partition`, `component`, `since`, `until`, `reason` and `limit` as a
-                selection has them. Times may be texts. `positions` are PARTITION:OFFSET of the spout, which
-                may be left out where there is only one, and `messages` are SPOUT:PARTITION:OFFSET. Other
-                fields are passed over.
+            fields: `states`, `spout`, `partition`, `component`, `since`, `until`, `reason`, `where` and
+                `limit` as a selection has them. Times may be texts. `positions` are PARTITION:OFFSET of the
+                spout, and `messages` are SPOUT:PARTITION:OFFSET. The spout may be left out where there is
+                only one. Other fields are passed over.
 
         Raises:
             SettingsError: a field is of another type, a state, position or time is none, positions come
-                without a spout where there are several, messages are of several spouts, or something else
-                is chosen than states.
+                or a condition come without a spout where there are several, messages are of several
+                spouts, or something else is chosen than states.
             UnknownMessage: a message is not SPOUT:PARTITION:OFFSET.
         """
         states = _states(fields)
         if not states:
             return None
         spout, positions = _named(fields, topology)
+        where = text_in(fields, "where") or None
+        if where and not spout:
+            spout = _only_spout(topology, _OF_ONE_SPOUT)
         return cls(
             states=states,
             spout=spout,
@@ -114,6 +127,7 @@ class Selection:
             since=time_in(fields, "since"),
             until=time_in(fields, "until"),
             reason=text_in(fields, "reason"),
+            where=where,
             limit=number_in(fields, "limit"),
         )
 
@@ -147,14 +161,24 @@ def _named(fields: Fields, topology: Topology) -> tuple[str | None, tuple[tuple[
         positions.append(position)
     spouts = [each.name for each in topology.spouts]
     if positions and not spout:
-        if len(spouts) > 1:
-            raise SettingsError(f"Positions belong to a spout: choose one of {', '.join(spouts)} as well.")
-        (spout,) = spouts
+        spout = _only_spout(topology, "Positions belong to a spout")
     messages = [MessageId.parse(each, topology.name, spouts) for each in texts_in(fields, "messages")]
     if len({message.spout for message in messages} | ({spout} if spout else set())) > 1:
         raise SettingsError("Choose messages of one spout at a time.")
     positions += [(message.source_partition, message.source_offset) for message in messages]
     return messages[0].spout if messages else spout, tuple(positions)
+
+
+def _only_spout(topology: Topology, why: str) -> str:
+    """The spout where none is chosen and one is needed.
+
+    Args:
+        why: it is needed, as the beginning of a sentence.
+    """
+    names = [spout.name for spout in topology.spouts]
+    if len(names) > 1:
+        raise SettingsError(f"{why}: choose one of {', '.join(names)} as well.")
+    return names[0]
 
 
 @dataclass(frozen=True)
@@ -182,6 +206,7 @@ class Matched:
     in_flight: int  # that match but for their state
     trimmed: int = 0  # acked ones whose tuples may be gone from the streams
     listed: tuple[Listed, ...] = ()  # of the messages, the first `MOST_LISTED`
+    unseen: int = 0  # of which `where` cannot tell, since their rows were trimmed from the spout's stream
 
     @property
     def count(self) -> int:
@@ -207,6 +232,7 @@ def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
         if row["spout"] in topology.components  # one that is gone emits nothing
         and (not wanted or (row["source_partition"], row["source_offset"]) in wanted)
     ]
+    there, unseen = _where(snapshot, selection, there)
     found = [row for row in there if row["state"] != State.PENDING]
     chosen_rows = found[: selection.limit]
     partners = _partners(topology, snapshot.store, fold, chosen_rows)
@@ -218,7 +244,18 @@ def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
         messages.setdefault(row["spout"], []).append(emission)
     trimmed = sum(1 for row in chosen_rows + partners if row["gone"])
     listed = tuple(Listed.of(row) for row in emitted[:MOST_LISTED])
-    return Matched(messages, len(there) - len(found), trimmed, listed)
+    return Matched(messages, len(there) - len(found), trimmed, listed, unseen)
+
+
+def _where(
+    snapshot: Snapshot, selection: Selection, rows: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], int]:
+    """The rows whose messages fulfil the selection's condition, and of how many nobody can tell any more."""
+    if selection.where is None or selection.spout is None:
+        return rows, 0
+    holds = messages_where(snapshot, selection.spout, selection.where)
+    answers = [holds.get((row["source_partition"], row["source_offset"])) for row in rows]
+    return [row for row, answer in zip(rows, answers, strict=True) if answer], answers.count(None)
 
 
 def _check_names(topology: Topology, fold: Fold, selection: Selection) -> None:

@@ -14,10 +14,11 @@ from acker.core.delta import query
 from acker.core.errors import SettingsError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
+from acker.core.schemas import stream
 from acker.journal.inputs import Replay, SourceRange
 from acker.operations.cycle import run_cycle, run_spout
 from acker.operations.fold import fold
-from acker.operations.replay import plan_by_hand, plan_due
+from acker.operations.replay import DryRun, dry_run, plan_by_hand, plan_due, replay_by_hand
 from acker.operations.selection import Selection, select
 from acker.reports.audit import audit_report
 from tests.kit.polars_topology import PolarsTopology, TableSource
@@ -224,7 +225,7 @@ def test_a_replay_by_hand_is_recorded(by_hand, settled):
         "requested_at": settled.clock(),
         "why": "it's mended",
         "selection": '{"states": ["dead_letter"], "spout": null, "positions": [], "partition": null, '
-        '"component": null, "since": null, "until": null, "reason": "IT\'S", "limit": 5}',
+        '"component": null, "since": null, "until": null, "reason": "IT\'S", "where": null, "limit": 5}',
         "matched": 2,
     }
 
@@ -240,3 +241,19 @@ def test_a_replay_by_hand_is_one_more_attempt(by_hand, settled, states):
         (7, 1, "acked"),
         (8, 1, "acked"),
     ]
+
+
+def test_messages_are_chosen_by_their_own_columns_while_their_rows_are_in_the_stream(place, states):
+    topology = PolarsTopology("days")
+    place.add("numbers", id=[1, 2, 3], day=["2026-01-30", "2026-01-31", "2026-01-31"])
+    numbers = topology.spout("numbers", TableSource(place.path("numbers")))
+    topology.bolt(numbers, name="same")(lambda tuples: tuples)
+    run = place.run(topology)
+    run_cycle(run)
+    chosen = Selection(states=(State.ACKED,), spout="numbers", where="day = '2026-01-31'")
+    counts = {"matched": 2, "in_flight": 0, "replayed": 2}
+    assert replay_by_hand(run, chosen, "why", "somebody").counts == counts
+    run_cycle(run)
+    assert states(run) == [(1, 1, "acked"), *((id, n, "acked") for id in (2, 3) for n in (1, 2))]
+    run.store.require(stream("numbers")).delete()
+    assert dry_run(topology, run.store, chosen, run.clock()) == DryRun(0, 0, 0, unseen=3)

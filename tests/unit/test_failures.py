@@ -153,11 +153,27 @@ def test_airflows_form_counts_what_is_due_in_a_dry_run_and_emits_nothing(shop):
         ({"partition": "' OR '1' = '1"}, 0),
         ({"partition": ""}, 6),
         ({"positions": [f"{MONDAY}:2", f"{MONDAY}:1"]}, 1),
+        ({"where": "item = 'wine'"}, 4),
+        ({"where": "item = 'wine'", "partition": "*06.json"}, 2),
+        ({"where": ""}, 6),
     ],
 )
-def test_messages_are_chosen_by_partition_and_by_what_failed_them(shop, chosen, matched):
+def test_messages_are_chosen_by_partition_by_what_failed_them_and_by_their_columns(shop, chosen, matched):
     fields = {"states": ["retrying"], **chosen}
     assert tasks.match("sales", fields)["matched"] == matched
+
+
+def test_messages_whose_rows_were_trimmed_are_counted_as_unseen(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "sales", raising=False)
+    monkeypatch.setenv("PIPELINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PIPELINE_TOPOLOGIES", "sales:topology")
+    sales(tmp_path).store.require("streams/orders").delete("_batch = 1")
+    form = {"states": ["retrying"], "where": "item = 'wine'"}
+    assert tasks.match("sales", form) == {"matched": 2, "in_flight": 0, "unseen": 4}
+    command = ("replay", "sales", "--dry-run", "--state", "retrying", "--where", form["where"])
+    assert answer(*command).splitlines()[-1] == "matched 2, in_flight 0, replayed 0, unseen 4"
+    assert answer(*command, "--json")["unseen"] == 4
 
 
 def test_a_selection_of_a_command_and_of_a_form_are_the_same(shop):

@@ -43,6 +43,7 @@ def test_nothing_chosen_is_what_is_due(shop, fields):
         ("since", "2026-01-01"),
         ("until", NEW_YEAR),
         ("reason", "x"),
+        ("where", "id = 1"),
         ("limit", 1),
         ("partition", "2026-*"),
         ("component", "items"),
@@ -114,3 +115,18 @@ def test_the_only_spout_need_not_be_named():
 def test_a_message_of_no_spout_is_refused(shop):
     with pytest.raises(UnknownMessage, match="'0:1' is not a message of shop"):
         Selection.parse({"states": ["acked"], "messages": ["0:1"]}, shop)
+
+
+def test_a_condition_is_of_one_spout(shop):
+    with pytest.raises(SettingsError, match=r"one spout: choose one of orders, payments as well\."):
+        Selection.parse({"states": ["acked"], "where": "id = 1"}, shop)
+    with pytest.raises(SettingsError, match=r"one spout: choose one as well\."):
+        Selection(where="id = 1")
+    chosen = Selection.parse({"states": ["acked"], "where": "id = 1", "spout": "orders"}, shop)
+    assert chosen == Selection(states=(State.ACKED,), spout="orders", where="id = 1")
+
+
+def test_the_condition_on_a_topology_with_one_spout_is_of_that():
+    alone = Topology("alone")
+    alone.spout("orders", DeltaSpout("orders", key="id"))
+    assert Selection.parse({"states": ["acked"], "where": "id = 1"}, alone).spout == "orders"

@@ -1,0 +1,83 @@
+"""Conditions that people write on the columns of a spout's messages, looked up in its stream without Spark.
+
+The text comes from a command line or a form. It must be one condition: what could be another statement or
+another query is refused before it is run.
+"""
+
+import re
+from itertools import accumulate
+
+from acker.core.delta import query, said
+from acker.core.errors import SettingsError, StoreError
+from acker.core.quoting import check_text, column_name
+from acker.core.schemas import stream
+from acker.core.snapshot import Snapshot
+
+MOST_CHARACTERS = 2_000  # DataFusion ends the process on some thousand terms
+
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
+_PLACEHOLDER = "\0"  # of what is quoted
+# Other statements and queries, comments, and other ways to quote, in which the end of a text could hide.
+_REFUSED = re.compile(r"[;$`]|--|/\*|\w\0|\b(?:select|table|values|with)\b", re.IGNORECASE)
+_POSITION = ("_source_partition", "_source_offset")
+
+
+def check_condition(text: str) -> None:
+    """Refuse what is no single condition.
+
+    Raises:
+        SettingsError: saying what cannot be in one.
+    """
+    check_text("The condition", text)
+    if len(text) > MOST_CHARACTERS:
+        raise SettingsError(
+            f"The condition has {len(text):,} characters, and {MOST_CHARACTERS:,} may be; replay in several "
+            "parts, or choose by partition, position or time."
+        )
+    bare = _QUOTED.sub(_PLACEHOLDER, text)
+    refused = _REFUSED.search(bare)
+    if refused:
+        what = refused[0].replace(_PLACEHOLDER, "'")
+        raise SettingsError(
+            f"The condition {text!r:.200} has {what}, which no condition on a message's columns needs. "
+            "Write one such as \"day = '2026-01-31' AND amount > 10\"."
+        )
+    depths = list(accumulate({"(": 1, ")": -1}.get(character, 0) for character in bare))
+    if not bare.strip() or min(depths) < 0 or depths[-1] or set(bare) & set("'\""):
+        raise SettingsError(
+            f"The condition {text!r:.200} is not whole: close every bracket and every quote, and no others."
+        )
+
+
+def messages_where(snapshot: Snapshot, spout: str, condition: str) -> dict[tuple[str, int], bool]:
+    """(source_partition, source_offset) of each message in a spout's stream -> whether the condition holds.
+
+    Messages whose rows were trimmed from the stream are missing.
+
+    Args:
+        condition: SQL on the columns that the spout emitted, and on `_source_partition` and
+            `_source_offset`. Names in upper case are in double quotes.
+
+    Raises:
+        SettingsError: it is no condition, or not one on these columns.
+    """
+    check_condition(condition)
+    table = snapshot.open(stream(spout))
+    if table is None:
+        return {}
+    columns = [field.name for field in table.schema().fields if not field.name.startswith("_")]
+    names = ", ".join(map(column_name, (*_POSITION, *columns)))
+    partition, offset = map(column_name, _POSITION)
+    try:
+        rows = query(
+            f"SELECT {partition} AS p, {offset} AS o, bool_or(coalesce(({condition}\n), false)) AS holds "
+            f"FROM (SELECT {names} FROM stream) GROUP BY {partition}, {offset}",
+            stream=table,
+        )
+    except StoreError as error:
+        why = said(error.__cause__) if isinstance(error.__cause__, Exception) else str(error)
+        raise SettingsError(
+            f"The condition {condition!r:.200} cannot be looked up: {why} The columns of {spout} are "
+            f"{', '.join(columns) or 'none'}."
+        ) from error
+    return {(row["p"], row["o"]): row["holds"] for row in rows}
