@@ -87,8 +87,8 @@ def shell(remote, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def story(shell):
-    """A store's life and what it printed: a cycle with failures, a drain, a replay by hand, a cycle."""
+def answers(shell):
+    """What commands printed in a store's life: a cycle with failures, a drain, a replay, a cycle."""
     numbers, outage = str(shell.folder / "numbers"), shell.folder / "outage"
     write_deltalake(numbers, pa.table({"id": [1, 2, 3, -4]}))
     outage.touch()
@@ -108,14 +108,14 @@ def story(shell):
     return told
 
 
-def test_a_cycle_prints_what_it_did(story):
+def test_a_cycle_prints_what_it_did(answers):
     failure = {"component": "squared", "state": "retrying", "count": 1}
     failures = [
         {**failure, "reason": "below 0", "sample": "numbers:0:-4"},
         {**failure, "reason": "lookup is down", "sample": "numbers:0:2"},
     ]
     counts = {"messages": 3, "replayed": 0, "batches": 2, "commits": 1, "failed": 2}
-    assert (story["run"].json(), story["run"].code) == ({**counts, "failures": failures}, 0)
+    assert (answers["run"].json(), answers["run"].code) == ({**counts, "failures": failures}, 0)
 
 
 def test_a_run_in_which_everything_fails_says_why_and_ends_with_3(shell):
@@ -153,21 +153,21 @@ def test_a_batch_that_cannot_run_is_held_and_can_be_given_up(shell):
     assert (again.code, "squared has no batch to give up" in again.err) == (2, True)
 
 
-def test_a_run_tells_its_steps_on_standard_error_and_its_result_on_standard_output(story):
-    done = story["run after"]
+def test_a_run_tells_its_steps_on_standard_error_and_its_result_on_standard_output(answers):
+    done = answers["run after"]
     assert (done.out, done.code) == ("messages 0, replayed 0, batches 1, commits 1\n", 0)
     assert "squared batch" in done.err
     assert "published" in done.err
-    assert story["run"].err == ""
+    assert answers["run"].err == ""
 
 
-def test_a_drain_ends_when_all_has_settled(story):
-    assert story["drain"].code == 0
-    assert story["drain"].json()["cycles"] > 1
+def test_a_drain_ends_when_all_has_settled(answers):
+    assert answers["drain"].code == 0
+    assert answers["drain"].json()["cycles"] > 1
 
 
-def test_the_audit_of_messages_that_wait_for_a_retry_passes(story):
-    found = story["audit while failing"]
+def test_the_audit_of_messages_that_wait_for_a_retry_passes(answers):
+    found = answers["audit while failing"]
     counts = {name: value for name, value in found.json().items() if value}
     assert (found.code, counts) == (
         0,
@@ -175,9 +175,9 @@ def test_the_audit_of_messages_that_wait_for_a_retry_passes(story):
     )
 
 
-def test_a_dry_run_counts_and_does_nothing(story):
+def test_a_dry_run_counts_and_does_nothing(answers):
     listed = {"attempt": 3, "state": "dead_letter", "component": "squared"}
-    assert story["dry run"].json() == {
+    assert answers["dry run"].json() == {
         "matched": 2,
         "in_flight": 0,
         "messages": [
@@ -188,27 +188,27 @@ def test_a_dry_run_counts_and_does_nothing(story):
     }
 
 
-def test_a_replay_by_hand_emits_what_was_chosen(story):
-    assert story["replay"].json() == {"matched": 1, "in_flight": 0, "replayed": 1}
-    spout = story["status between"].json()["components"][0]
+def test_a_replay_by_hand_emits_what_was_chosen(answers):
+    assert answers["replay"].json() == {"matched": 1, "in_flight": 0, "replayed": 1}
+    spout = answers["status between"].json()["components"][0]
     assert (spout["component"], spout["logged"], spout["unfinished"]) == ("numbers", 4, False)
 
 
-def test_a_replay_of_what_is_due_counts_it(story):
-    assert (story["replay of nothing"].out, story["replay of nothing"].code) == ("replayed 0\n", 0)
+def test_a_replay_of_what_is_due_counts_it(answers):
+    assert (answers["replay of nothing"].out, answers["replay of nothing"].code) == ("replayed 0\n", 0)
 
 
-def test_a_fold_prints_its_own_row(story):
-    done = story["fold"].json()
+def test_a_fold_prints_its_own_row(answers):
+    done = answers["fold"].json()
     assert (done["counts"]["late"], done["logged"]) == (0, {"numbers": 4, "squared": 3})
-    assert story["fold"].code == 0
+    assert answers["fold"].code == 0
 
 
-def test_publishing_again_commits_nothing(story):
-    assert (story["publish"].json(), story["publish"].code) == ({"commits": 0}, 0)
+def test_publishing_again_commits_nothing(answers):
+    assert (answers["publish"].json(), answers["publish"].code) == ({"commits": 0}, 0)
 
 
-def test_the_audit_prints_every_count_and_the_dead_letters(story, shell):
+def test_the_audit_prints_every_count_and_the_dead_letters(answers, shell):
     found = shell("audit", "squares", "--json", **NO_SPARK)
     assert (found.code, found.json()) == (
         0,
@@ -231,7 +231,7 @@ def test_the_audit_prints_every_count_and_the_dead_letters(story, shell):
     )
 
 
-def test_the_audit_for_people_ends_with_the_verdict(story, shell):
+def test_the_audit_for_people_ends_with_the_verdict(answers, shell):
     found = shell("audit", "squares", **NO_SPARK)
     assert found.out.splitlines()[-3:] == [
         "dead letters:",
@@ -240,7 +240,7 @@ def test_the_audit_for_people_ends_with_the_verdict(story, shell):
     ]
 
 
-def test_status_says_where_everything_stands(story, shell):
+def test_status_says_where_everything_stands(answers, shell):
     found = shell("status", "squares", "--json", **NO_SPARK).json()
     components = [(row["component"], row["planned"], row["waiting_batches"]) for row in found["components"]]
     assert components == [("numbers", 4, {}), ("squared", 3, {"numbers": 0})]
@@ -249,7 +249,7 @@ def test_status_says_where_everything_stands(story, shell):
     assert "squares in " in shell("status", "squares", **NO_SPARK).out
 
 
-def test_a_trace_tells_a_messages_story(story, shell):
+def test_a_trace_tells_a_messages_story(answers, shell):
     found = shell("trace", "squares", "numbers:0:2", "--json", **NO_SPARK)
     steps = [(entry["attempt"], entry["what"]) for entry in found.json()]
     failed = ["emitted", "failed by", "failed"]
@@ -275,14 +275,14 @@ def test_a_trace_tells_a_messages_story(story, shell):
         (("run", "squares"), "No Spark Connect server answers at sc://127.0.0.1:9."),
     ],
 )
-def test_an_error_is_one_sentence_and_exit_code_2(story, shell, arguments, sentence):
+def test_an_error_is_one_sentence_and_exit_code_2(answers, shell, arguments, sentence):
     answer = shell(*arguments, **NO_SPARK)
     assert (answer.code, answer.out, answer.err.startswith("Error: ")) == (2, "", True)
     assert sentence in answer.err
     assert "Traceback" not in answer.err
 
 
-def test_with_json_an_error_is_json(story, shell):
+def test_with_json_an_error_is_json(answers, shell):
     answer = shell("trace", "squares", "0:99", "--json", **NO_SPARK)
     assert (answer.code, answer.err, list(answer.json())) == (2, "", ["error"])
     assert "has never seen numbers:0:99" in answer.json()["error"]
@@ -321,8 +321,8 @@ def test_a_file_in_the_way_of_the_store_is_named(shell, tmp_path):
 
 
 @pytest.fixture
-def copied_store(story, shell, tmp_path):
-    """A copy of the story's store that a test may damage."""
+def copied_store(answers, shell, tmp_path):
+    """A copy of the answers's store that a test may damage."""
     shutil.copytree(shell.folder / "home" / "store", tmp_path / "store")
     return tmp_path / "store"
 
@@ -352,7 +352,7 @@ def test_a_table_without_its_data_is_named(shell, copied_store, table, command):
     assert f"{copied_store}/squares/{table}" in answer.err
 
 
-def test_rows_that_are_missing_from_a_published_table_fail_the_audit(story, shell):
+def test_rows_that_are_missing_from_a_published_table_fail_the_audit(answers, shell):
     squares = DeltaTable(str(shell.folder / "squares"))
     squares.delete("id = 3")
     answer = shell("audit", "squares", "--json", **NO_SPARK)
