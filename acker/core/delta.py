@@ -23,7 +23,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from acker.core.errors import StoreError
 from acker.core.schemas import SCHEMAS
 
-RECOVERY_HINT = 'See "Damage and the way out" in docs/operations.md.'
+RECOVERY_HINT = 'See "Damage and the way out" in docs/how-to/damage.md.'
 
 _REFUSED = (DeltaError, OSError)  # the second where the log cannot be written, as on a full disk
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)")  # as Rust quotes the system

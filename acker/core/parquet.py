@@ -1,6 +1,6 @@
 """Delta tables as Polars frames: the files that can hold what is asked for, and nothing else is read.
 
-Polars groups ten million ids in a tenth of the time that Spark takes for it (`docs/performance.md`).
+Polars groups ten million ids in a tenth of the time that Spark takes (`docs/reference/performance.md`).
 """
 
 import polars as pl

@@ -1,4 +1,4 @@
-"""Columns and table properties of the store's own tables. `docs/tables.md` is their page for readers."""
+"""Columns and table properties of the store's own tables. Their page is `docs/reference/tables.md`."""
 
 import re
 from collections.abc import Collection

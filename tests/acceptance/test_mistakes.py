@@ -1,4 +1,4 @@
-"""What `docs/mistakes.md` says is printed is what is printed, where that needs Spark."""
+"""What `docs/how-to/mistakes.md` says is printed is what is printed, where that needs Spark."""
 
 import sys
 

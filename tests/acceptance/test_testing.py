@@ -39,7 +39,7 @@ class Project:
         self.folder = folder
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
-        for name, code in BLOCKS.findall((ROOT / "docs" / "test-your-bolts.md").read_text()):
+        for name, code in BLOCKS.findall((ROOT / "docs" / "how-to" / "test-your-bolts.md").read_text()):
             (folder / name).write_text(code)
 
     def pytest(self, *arguments: str) -> "subprocess.Popen[str]":

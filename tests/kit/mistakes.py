@@ -1,11 +1,11 @@
-"""The mistakes of `docs/mistakes.md`, as tests make them: a command, and what it must print."""
+"""The mistakes of `docs/how-to/mistakes.md`, as tests make them: a command, and what it must print."""
 
 import re
 from dataclasses import dataclass
 
 from tests.kit import ROOT
 
-PAGE = ROOT / "docs" / "mistakes.md"
+PAGE = ROOT / "docs" / "how-to" / "mistakes.md"
 _ROW = re.compile(r"\| (.+?) \| `((?:\w+=\S+ )*)acker (.+?)` \| (.+) \|")
 _DIFFERS = "…"  # what differs from machine to machine
 

@@ -101,7 +101,7 @@ def main() -> int:
     """Try the mutants. Exit code 1 where a test fails without one, or one survives."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("words", nargs="*", help="only those with one of these in their name, file or tests")
-    parser.add_argument("--list", action="store_true", help="print the table of docs/testing.md")
+    parser.add_argument("--list", action="store_true", help="print the table of docs/reference/testing.md")
     asked = parser.parse_args()
     if asked.list:
         print(markdown(MUTANTS))

@@ -69,7 +69,7 @@ def scenario(name: str) -> tuple[str, ...]:
 
 
 def markdown(mutants: Iterable[Mutant]) -> str:
-    """The mutants as the table of docs/testing.md."""
+    """The mutants as the table of docs/reference/testing.md."""
     rows = [f"| {m.name} | `{m.file}` | {', '.join(f'`{name}`' for name in m.names)} |" for m in mutants]
     return "\n".join(["| mutant | in | caught by |", "|---|---|---|", *rows])
 

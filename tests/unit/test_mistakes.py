@@ -1,4 +1,4 @@
-"""What `docs/mistakes.md` says is printed is what is printed. The mistakes that need Spark are elsewhere."""
+"""What `docs/how-to/mistakes.md` says is printed is printed. The mistakes that need Spark are elsewhere."""
 
 import sys
 

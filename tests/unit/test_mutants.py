@@ -35,6 +35,6 @@ def test_mutants_have_names_of_their_own() -> None:
 
 
 def test_the_docs_list_the_mutants() -> None:
-    docs = (ROOT / "docs" / "testing.md").read_text()
+    docs = (ROOT / "docs" / "reference" / "testing.md").read_text()
     (table,) = re.findall(r"^\| mutant .*(?:\n\|.*)*", docs, re.MULTILINE)
     assert table == markdown(MUTANTS)  # python -m tests.mutants --list

@@ -13,8 +13,9 @@ NO_GUARANTEE = "What is not guaranteed"
 
 
 def named() -> dict[str, set[str]]:
-    """The tests that `docs/guarantees.md` names for each guarantee."""
-    _, *sections = re.split(r"^## +", (ROOT / "docs" / "guarantees.md").read_text(), flags=re.MULTILINE)
+    """The tests that `docs/concepts/guarantees.md` names for each guarantee."""
+    page = ROOT / "docs" / "concepts" / "guarantees.md"
+    _, *sections = re.split(r"^## +", page.read_text(), flags=re.MULTILINE)
     found = {section.partition("\n")[0].strip(): section for section in sections}
     return {title: set(re.findall(r"`(test_\w+)", text)) for title, text in found.items()}
 
