@@ -17,7 +17,7 @@ NOTHING_PASSED = 3  # the exit code
 def run(context: Context, limit: int | None, drain: bool) -> None:
     """Run one cycle: replay what is due, read on, run every bolt, fold, publish.
 
-    Exit code 3 says that messages failed and none was acked.
+    Exit code 3 says that new messages failed and no message was acked.
     """
     from acker.cli import rendering as render
     from acker.core.ledger import newest_fold

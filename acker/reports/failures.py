@@ -70,17 +70,18 @@ def failures(snapshot: Snapshot, limit: int) -> Failures:
 
 
 def nothing_passed(snapshot: Snapshot, after: int) -> bool:
-    """Whether attempts failed in the folds after one, none was acked in them, and none is in flight."""
+    """Whether first attempts failed in the folds after one, none of any was acked, and none is in flight."""
     fold = snapshot.fold
     if fold is None:
         return False
     (row,) = query(
-        f"""SELECT count(*) FILTER (WHERE state = 'acked' OR state = 'pending') AS others, count(*) AS n
+        f"""SELECT count(*) FILTER (WHERE state IN ('acked', 'pending')) AS passed,
+                count(*) FILTER (WHERE attempt = 1 AND state NOT IN ('acked', 'pending')) AS failed
             FROM ledger WHERE root_id IS NOT NULL AND state <> 'retrying'
             AND (live_in = {fold.number} OR (live_in IS NULL AND fold > {after}))""",
         ledger=fold.ledger,
     )
-    return bool(row["n"] and not row["others"])
+    return bool(row["failed"] and not row["passed"])
 
 
 def commonest_failures(snapshot: Snapshot, after: int, upto: int, limit: int = COMMONEST) -> Failures:
