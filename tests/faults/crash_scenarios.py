@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark import cloudpickle
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from acker.airflow import tasks
@@ -383,7 +382,7 @@ def give_up(run: Run) -> None:
 
 
 def hold(run: Run) -> None:
-    with contextlib.suppress(AnalysisException):  # which is for the scheduler to see
+    with contextlib.suppress(BoltError):  # which is for the scheduler to see
         tasks.run_bolt(run, "cast")
 
 
