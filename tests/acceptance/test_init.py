@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.extended
+
 ACKER = (sys.executable, "-m", "acker")
 
 

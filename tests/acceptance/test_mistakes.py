@@ -12,6 +12,8 @@ SHOP = """
 from acker import Count, FileSpout, Sum, Topology
 from pyspark.sql import functions as F
 
+pytestmark = pytest.mark.extended
+
 topology = Topology("shop")
 orders = topology.spout("orders", FileSpout("orders"))
 

@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from acker.testing import Failure, run_topology
 from tests.kit import ROOT
+
+pytestmark = pytest.mark.extended
 
 RECIPES = ("enrichment", "quarantine", "sessions", "upsert")
 BLOCKS = re.compile(r"^`(\w+\.py)`[^\n]*\n\n```python\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -19,6 +19,8 @@ from acker import (
 from acker.core.errors import SettingsError
 from acker.testing import Failure, run_bolt, run_topology
 
+pytestmark = pytest.mark.extended
+
 CENTS = {"tea": 300, "milk": 120}
 
 shop = Topology("shop", retry=ExponentialBackoff(initial_seconds=3600, limit=1))
