@@ -8,11 +8,11 @@ from click.testing import CliRunner
 from acker.cli.commands import main
 from tests.kit.mistakes import mistakes
 
+pytestmark = pytest.mark.extended
+
 SHOP = """
 from acker import Count, FileSpout, Sum, Topology
 from pyspark.sql import functions as F
-
-pytestmark = pytest.mark.extended
 
 topology = Topology("shop")
 orders = topology.spout("orders", FileSpout("orders"))
