@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from acker.core.quoting import printable
-from acker.reports.sources import amounts
+from acker.reports.sources import amounts, reasons
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,6 +76,12 @@ def advice(sentences: "Sequence[str]") -> None:
         Console(stderr=True, highlight=False).print(_text(f"Warning: {each}"), soft_wrap=True)
 
 
+def left_out(by_spout: "Mapping[str, Mapping[str, int]]") -> None:
+    """What the sources hold that is never read; nothing where there is none."""
+    for spout, found in by_spout.items():
+        line(f"{spout} leaves out: {reasons(found)}")
+
+
 def audit(result: "Audit") -> None:
     """An audit: the counts, what is wrong, and the verdict last."""
     console = _console()
@@ -96,6 +102,7 @@ def audit(result: "Audit") -> None:
             console.print(_text(f"  {finding.message}  {finding.why}"))
         if len(found) > _LISTED:
             console.print(f"  … and {len(found) - _LISTED:,} more; --json lists them")
+    left_out(result.left_out)
     console.print(_text(f"verdict: {result.verdict}", "bold green" if result.passed else "bold red"))
 
 
@@ -141,8 +148,7 @@ def _backlog(source: dict[str, Any]) -> str:
     said = f"{amounts(source['unread'])} unread" if source["unread"] else "nothing unread"
     if source["oldest"]:
         said += f", the oldest of {source['oldest']:%Y-%m-%d %H:%M:%S}"
-    left_out = ", ".join(f"{count:,} {why}" for why, count in source["left_out"].items())
-    return f"{said}; left out: {left_out}" if left_out else said
+    return f"{said}; left out: {reasons(source['left_out'])}" if source["left_out"] else said
 
 
 def _positions(rows: list[dict[str, Any]]) -> str:

@@ -24,7 +24,7 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
     from acker.journal.journal import Journal
     from acker.operations import cycle
     from acker.reports.failures import commonest_failures, nothing_passed
-    from acker.reports.sources import never_read
+    from acker.reports.sources import left_out, never_read, source_backlogs
     from acker.topology.advice import advice
 
     if not context.as_json:
@@ -38,9 +38,11 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
             result = asdict(cycle.run_cycle(running, limit))
     journal = Journal(context.store, context.topology.roles)
     failed = commonest_failures(journal, after, journal.fold.number if journal.fold else 0)
+    sources = source_backlogs(context.topology, journal)
 
     def rendered() -> None:
-        render.advice(never_read(context.topology, journal))
+        render.advice(never_read(sources, journal))
+        render.left_out(left_out(sources))
         render.failed(context.topology.name, failed)
         render.pairs(result)
 

@@ -1,7 +1,7 @@
 """The verdict on a topology: its store and all that it has published."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from acker.core.audit import Audit, Finding, audit, missing_from
@@ -11,6 +11,7 @@ from acker.core.ledger import read_fold
 from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
+from acker.reports.sources import left_out, source_backlogs
 from acker.targets.base import Evidence, Publisher, Target, published_fold
 from acker.topology.topology import Topology
 
@@ -36,7 +37,8 @@ def audit_report(topology: Topology, store: Store) -> Audit:
         for kind, each in target.audit(evidence).items():
             found[kind].extend(each)
         found["lost"].extend(missing_from(journal, name))
-    return audit(journal, [spout.name for spout in topology.spouts], found, min(positions))
+    judged = audit(journal, [spout.name for spout in topology.spouts], found, min(positions))
+    return replace(judged, left_out=left_out(source_backlogs(topology, journal)))
 
 
 def _evidence(topology: Topology, journal: Journal, name: str, target: Target) -> Evidence | None:

@@ -1,6 +1,6 @@
 """What the sources hold beyond what their spouts have planned, looked at without Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -27,15 +27,24 @@ def amounts(unread: Mapping[str, int]) -> str:
     return ", ".join(f"{n:,} {unit.removesuffix('s') if n == 1 else unit}" for unit, n in unread.items())
 
 
-def never_read(topology: Topology, journal: Journal) -> list[str]:
+def reasons(left_out: Mapping[str, int]) -> str:
+    """What a source holds that is never read, for people: "1 named *.part, 2 before start"."""
+    return ", ".join(f"{count:,} {why}" for why, count in left_out.items())
+
+
+def never_read(sources: Sequence[SourceBacklog], journal: Journal) -> list[str]:
     """Sentences on the spouts that have found nothing to read so far, each with what it leaves out."""
     found = []
-    for source in source_backlogs(topology, journal):
+    for source in sources:
         if source.unread == {} and journal.newest_of(source.spout, "next") is None:
-            left_out = ", ".join(f"{count:,} {why}" for why, count in source.left_out.items())
-            said = f"it leaves out {left_out}" if left_out else "its source is empty"
+            said = f"it leaves out {reasons(source.left_out)}" if source.left_out else "its source is empty"
             found.append(f"Spout {source.spout} has found nothing to read so far: {said}.")
     return found
+
+
+def left_out(sources: Sequence[SourceBacklog]) -> dict[str, dict[str, int]]:
+    """Spouts whose sources hold what is never read: why -> how much of it."""
+    return {source.spout: dict(source.left_out) for source in sources if source.left_out}
 
 
 def source_backlogs(topology: Topology, journal: Journal) -> list[SourceBacklog]:

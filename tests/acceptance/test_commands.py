@@ -226,6 +226,7 @@ def test_the_audit_prints_every_count_and_the_dead_letters(answers, shell):
             "late": 0,
             "dead_letters": [{"message": "numbers:0:-4", "why": "attempt 2 in squared: below 0"}],
             "findings": EMPTY,
+            "left_out": {},
             "verdict": "pass",
         },
     )

@@ -15,7 +15,7 @@ from acker.core.delta import Store
 from acker.core.errors import SourceError
 from acker.journal.journal import Journal
 from acker.operations.fold import fold
-from acker.reports.sources import SourceBacklog, amounts, never_read, source_backlogs
+from acker.reports.sources import SourceBacklog, amounts, left_out, never_read, source_backlogs
 from acker.reports.status import status_report
 from acker.spouts import Backlog, DeltaSpout, FileSpout, History
 from acker.spouts.delta_log import highest_row_id, oldest_commit
@@ -236,9 +236,12 @@ def test_a_spout_that_finds_nothing_says_what_it_leaves_out(tmp_path):
     topology.spout("all", FileSpout(str(tmp_path / "in")))
     store = Store(str(tmp_path / "store"), "silent")
     store.create()
-    assert never_read(topology, Journal(store, topology.roles)) == [
+    journal = Journal(store, topology.roles)
+    found = source_backlogs(topology, journal)
+    assert never_read(found, journal) == [
         "Spout lines has found nothing to read so far: it leaves out 1 named _SUCCESS, 1 not named *.csv."
     ]
+    assert left_out(found) == {"lines": {"named _SUCCESS": 1, "not named *.csv": 1}, "all": {"named _SUCCESS": 1}}
 
 
 def test_a_spout_that_cannot_tell_is_unknown_and_the_others_are_told(run):
