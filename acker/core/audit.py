@@ -44,7 +44,7 @@ class Audit:
     late: int  # events that the newest fold found to be of settled attempts
     dead_letters: list[Finding] = field(default_factory=list)
     findings: dict[str, list[Finding]] = field(default_factory=dict)  # lost, unexpected, duplicated
-    left_out: dict[str, dict[str, int]] = field(default_factory=dict)  # spout -> why -> how much is never read
+    left_out: dict[str, dict[str, int]] = field(default_factory=dict)  # spout -> why -> what is never read
 
     @property
     def passed(self) -> bool:

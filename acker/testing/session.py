@@ -20,7 +20,7 @@ from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings
 
 # For a Spark server of minutes: Java's second compiler would take more time than what it compiles saves.
-# Without it Java keeps 48 MB for what is compiled, and Java 17 takes a quarter of its time to make room there.
+# Without it Java has 48 MB for what is compiled, and Java 17 takes a quarter of its time to make room there.
 SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m"}
 
 _REMOTE = "PIPELINE_TEST_REMOTE"  # a server to use in place of an own one

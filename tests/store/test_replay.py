@@ -21,6 +21,7 @@ from acker.operations.fold import fold
 from acker.operations.replay import DryRun, dry_run, plan_by_hand, plan_due, replay_by_hand
 from acker.operations.selection import Selection, select
 from acker.reports.audit import audit_report
+from acker.reports.failures import nothing_passed
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
 BROKEN = "it's broken"
@@ -257,3 +258,16 @@ def test_messages_are_chosen_by_their_own_columns_while_their_rows_are_in_the_st
     assert states(run) == [(1, 1, "acked"), *((id, n, "acked") for id in (2, 3) for n in (1, 2))]
     run.store.require(stream("numbers")).delete()
     assert dry_run(topology, run.store, chosen, run.clock()) == DryRun(0, 0, 0, unseen=3)
+
+
+def test_nothing_has_passed_where_all_that_is_new_failed_and_nothing_else_is_said_of_retries(place):
+    place.add("numbers", id=[2, 3])
+    run = place.run(unreliable(place))
+    run_cycle(run)
+    assert nothing_passed(run.snapshot(), after=0)
+    place.clock.advance(60)
+    run_cycle(run)
+    assert not nothing_passed(run.snapshot(), after=1)  # they are dead letters now, and were not new
+    place.add("numbers", id=[4, 5])
+    run_cycle(run)
+    assert not nothing_passed(run.snapshot(), after=2)  # 4 failed, 5 passed

@@ -241,7 +241,10 @@ def test_a_spout_that_finds_nothing_says_what_it_leaves_out(tmp_path):
     assert never_read(found, journal) == [
         "Spout lines has found nothing to read so far: it leaves out 1 named _SUCCESS, 1 not named *.csv."
     ]
-    assert left_out(found) == {"lines": {"named _SUCCESS": 1, "not named *.csv": 1}, "all": {"named _SUCCESS": 1}}
+    assert left_out(found) == {
+        "lines": {"named _SUCCESS": 1, "not named *.csv": 1},
+        "all": {"named _SUCCESS": 1},
+    }
 
 
 def test_a_spout_that_cannot_tell_is_unknown_and_the_others_are_told(run):
