@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from acker.components.anchors import collect_anchors, fail_when, merge_anchors
-    from acker.components.collector import Collector, Context, RichBolt, Tuple
+    from acker.components.collector import Collector, Context, PermanentFailure, RichBolt, Tuple
     from acker.core.errors import AckerError, BoltError, SourceError, StoreError, TopologyError
     from acker.core.retry import ExponentialBackoff
     from acker.spouts import DeltaSpout, FileSpout, Spout
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "acker.components.anchors": ("collect_anchors", "fail_when", "merge_anchors"),
-    "acker.components.collector": ("Collector", "Context", "RichBolt", "Tuple"),
+    "acker.components.collector": ("Collector", "Context", "PermanentFailure", "RichBolt", "Tuple"),
     "acker.core.errors": ("AckerError", "BoltError", "SourceError", "StoreError", "TopologyError"),
     "acker.core.retry": ("ExponentialBackoff",),
     "acker.spouts": ("DeltaSpout", "FileSpout", "Spout"),
@@ -46,6 +46,7 @@ __all__ = [  # noqa: RUF022 # by subject
     "Context",
     "RichBolt",
     "Tuple",
+    "PermanentFailure",
     "Target",
     "DeltaAppend",
     "DeltaAggregate",

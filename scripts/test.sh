@@ -53,10 +53,10 @@ count() { # what has become of the tests of all parts together
 }
 
 set -m # each part is a process group, and does not ignore SIGINT
-run faults tests/faults "$@"
-# The last of the tests on Spark go with the others, so that the parts end at about the same time.
-run spark tests/spark --ignore-glob='tests/spark/test_[t-z]*' "$@"
-run others --ignore=tests/faults --ignore-glob='tests/spark/test_[a-s]*' "$@"
+# So divided the parts end at about the same time.
+run faults tests/faults tests/dags "$@"
+run spark tests/spark tests/pipeline "$@"
+run others --ignore=tests/faults --ignore=tests/dags --ignore=tests/spark --ignore=tests/pipeline "$@"
 set +m
 
 failed=0

@@ -31,6 +31,7 @@ _COLOURS = {
     "dead_letter": "red",
     "lost": "red",
     "failed by": "yellow",
+    "rejected by": "red",
 }
 
 

@@ -7,7 +7,10 @@ would be a false acknowledgement, so it stops the batch.
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
 
+from acker.components.collector import LONGEST_REASON
+from acker.core.events import Kind
 from acker.core.quoting import sql_name
 from acker.spark.columns import bound_literal
 
@@ -15,14 +18,34 @@ ERROR_COLUMN = "_error"
 FOREIGN_ANCHOR = "emitted a row whose anchor is none of its inputs; keep `anchor` as it came"
 
 
-def fail_when(condition: Column, reason: Column | str) -> Column:
+def fail_when(condition: Column, reason: Column | str, retry: bool = True) -> Column:
     """A column that fails the messages of the rows for which `condition` holds.
 
     Select it beside the bolt's other columns. Such a row is not emitted; its message is failed with
     `reason` and replayed. Several conditions go into one call of `F.coalesce(...)`, aliased `_error`.
+
+    Args:
+        reason: where it is null the row passes.
+        retry: False: the row will never pass, so its message becomes a dead letter at once.
     """
     why = F.lit(reason) if isinstance(reason, str) else reason
-    return F.when(condition, why).alias(ERROR_COLUMN)
+    failure = F.struct(why.cast("string").alias("reason"), F.lit(retry).alias("retry"))
+    return F.when(condition & why.isNotNull(), failure).alias(ERROR_COLUMN)
+
+
+def failure_columns(error: Column, kind: DataType | None) -> tuple[Column, Column]:
+    """`_kind` and `_error` of a bolt's rows.
+
+    Args:
+        error: the bolt's column of failures: what `fail_when` makes, or a text.
+        kind: its type.
+    """
+    if isinstance(kind, StructType):
+        reason, for_good = error["reason"], ~error["retry"]
+    else:
+        reason, for_good = error.cast("string"), F.lit(False)
+    failed = F.when(for_good, Kind.REJECT.value).otherwise(Kind.FAIL.value)
+    return F.when(reason.isNotNull(), failed), F.substring(reason, 1, LONGEST_REASON)
 
 
 def merge_anchors(*anchors: Column | str) -> Column:

@@ -28,6 +28,12 @@ _OPEN, _ACKED, _FAILED = range(3)
 Columns = Mapping[str | None, list[str]]  # of each stream of a bolt; None is its first
 
 
+class PermanentFailure(Exception):
+    """A bolt raises it where a tuple will never pass: its messages become dead letters at once."""
+
+    retry = False
+
+
 @dataclass(frozen=True)
 class Context:
     """Where an instance of a rich bolt runs."""
@@ -120,9 +126,13 @@ class Collector:
         """Report a tuple as done. A second ack fails it, so that its message cannot complete falsely."""
         self.reports.append(("ack", tup, ""))
 
-    def fail(self, tup: Tuple, reason: str = "failed by the bolt") -> None:
-        """Report that a tuple cannot be done; all its messages are tried again."""
-        self.reports.append(("fail", tup, str(reason)))
+    def fail(self, tup: Tuple, reason: str = "failed by the bolt", retry: bool = True) -> None:
+        """Report that a tuple cannot be done; all its messages are tried again.
+
+        Args:
+            retry: False: it never can be done, so its messages become dead letters at once.
+        """
+        self.reports.append(("fail" if retry else "reject", tup, str(reason)))
 
     def reset_timeout(self, tup: Tuple) -> None:
         """Let the time of the tuple's messages start again."""
@@ -152,7 +162,8 @@ class Task:
             self._fail(tup, error)
             return []
         for report, other, reason in collector.reports:
-            {"ack": self._ack, "fail": self._fail, "reset": self._reset}[report](other, reason)
+            reports = {"ack": self._ack, "fail": self._fail, "reject": self._reject, "reset": self._reset}
+            reports[report](other, reason)
         return [{**row, "_cause": tup._roots} for row in collector.emitted]
 
     def finish(self) -> list[dict[str, Any]]:
@@ -177,6 +188,9 @@ class Task:
             self._open.pop(tup, None)
             self._reports.append({**of_roots(tup._roots), **failure(reason)})
 
+    def _reject(self, tup: Tuple, reason: str) -> None:
+        self._fail(tup, PermanentFailure(reason))
+
     def _reset(self, tup: Tuple, reason: str) -> None:
         self._reports.append({**of_roots(tup._roots), "_kind": "reset"})
 
@@ -188,8 +202,11 @@ def of_roots(roots: list[int]) -> dict[str, Any]:
 
 def failure(reason: str | Exception) -> dict[str, Any]:
     """The columns of a stream that fail a row's roots."""
-    text = f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else reason
-    return {"_kind": "fail", "_error": text[:LONGEST_REASON]}
+    # By its attribute, since the class that a worker imports is another than the one that was pickled.
+    for_good = getattr(reason, "retry", True) is False
+    is_plain = isinstance(reason, str) or for_good
+    text = str(reason) if is_plain else f"{type(reason).__name__}: {reason}"
+    return {"_kind": "reject" if for_good else "fail", "_error": text[:LONGEST_REASON]}
 
 
 def named(values: Any, names: list[str]) -> dict[str, Any]:

@@ -7,14 +7,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from acker.components.anchors import ANCHOR, ERROR_COLUMN, MERGED, anchored, roots
+from acker.components.anchors import ANCHOR, ERROR_COLUMN, MERGED, anchored, failure_columns, roots
 from acker.components.base import Work
-from acker.components.collector import LONGEST_REASON
 from acker.components.columns import check_columns
 from acker.components.function_bolt import Frames, FunctionBolt
 from acker.components.mistakes import telling_where
 from acker.core.errors import BoltError
-from acker.core.events import Kind
 from acker.core.ids import hash64
 from acker.core.quoting import sql_name
 
@@ -70,12 +68,15 @@ class DataFrameBolt(FunctionBolt):
                 'which messages its rows belong to. Add "anchor" to its last select, or say anchored=False.',
                 component=self.name,
             )
-        error = F.col(ERROR_COLUMN) if ERROR_COLUMN in result.columns else F.lit(None)
-        error = error.cast("string")
+        fails = ERROR_COLUMN in result.columns
+        kind, error = failure_columns(
+            F.col(ERROR_COLUMN) if fails else F.lit(None),
+            result.schema[ERROR_COLUMN].dataType if fails else None,
+        )
         return result.select(
             *roots(salt, several=anchor == MERGED),
-            F.when(error.isNotNull(), Kind.FAIL.value).alias("_kind"),
-            F.substring(error, 1, LONGEST_REASON).alias(ERROR_COLUMN),
+            kind.alias("_kind"),
+            error.alias(ERROR_COLUMN),
             *map(sql_name, columns),
         )
 

@@ -11,7 +11,7 @@ from acker.core.messages import MessageId
 
 
 class Kind(StrEnum):
-    """The kind of an event."""
+    """The kind of an event. Checksums go by their order: a further one comes last."""
 
     INIT = "init"  # a spout emitted the root
     ACK = "ack"  # a component consumed tuples of the root, and perhaps emitted more
@@ -20,6 +20,7 @@ class Kind(StrEnum):
     JOIN = "join"  # a component emitted a tuple that belongs to another root as well
     LOST = "lost"  # the source no longer holds the message that was to be emitted
     BATCH = "batch"  # a component's batch is logged; of no root, it seals the batch's other events
+    REJECT = "reject"  # a component failed a tuple of the root for good: no further attempt can help
 
 
 class State(StrEnum):
@@ -34,6 +35,7 @@ class State(StrEnum):
     LOST = "lost"  # no longer in the source
 
 
+FAILURES = (Kind.FAIL, Kind.REJECT)
 LIVE = (State.PENDING, State.RETRYING)
 SELECTABLE = (State.RETRYING, State.ACKED, State.DEAD_LETTER, State.LOST)  # by a replay by hand
 SETTLED = (State.ACKED, State.FAILED, State.TIMED_OUT, State.DEAD_LETTER, State.LOST)

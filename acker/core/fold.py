@@ -10,11 +10,12 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from acker.core.events import LIVE, Kind, State
+from acker.core.events import FAILURES, LIVE, Kind, State
 from acker.core.parquet import collect, columns_of
 from acker.core.schemas import LEDGER
 from acker.core.timeouts import Timeouts, Turn
 
+FOR_GOOD = "for good: "  # begins the reason of what no further attempt can help
 TWICE = "emitted twice"
 SPOUT_GONE = "spout is no longer in the topology"
 PARTNER_SETTLED = "joined with a message that has settled"
@@ -83,7 +84,7 @@ def ledger_rows(fold: FoldInput) -> pl.DataFrame:
 
 
 def _decided(fold: FoldInput) -> pl.DataFrame:
-    """One row per root that has been emitted or lost, with its `state` and `superseded` (bool)."""
+    """One row per root that was emitted or lost, with its `state`, `superseded` and `rejected` (bool)."""
     roots = _balances(fold).join(_successors(fold), on=_MESSAGE, how="left")
     roots = roots.join(_reports(fold), on="root_id", how="left")
     roots = roots.join(fold.waiting.unique().with_columns(waits=True), on="root_id", how="left")
@@ -128,6 +129,7 @@ def _decided(fold: FoldInput) -> pl.DataFrame:
         pl.lit(None, pl.Int64).alias("joined"),
         "emitted_at",
         "superseded",
+        "rejected",
         "events",
     )
     return collect(rows)
@@ -266,7 +268,7 @@ def _smallest(labels: pl.DataFrame) -> pl.DataFrame:
 
 
 def _balances(fold: FoldInput) -> pl.LazyFrame:
-    """Per root that was emitted or lost: XOR, what is outstanding, inits, fails, losses, events, message."""
+    """Per root that was emitted or lost: sums and counts of its events, and its message."""
     kind = pl.col("kind")
     description = [*_MESSAGE, "attempt", "batch", "replaces", "emitted_at"]
     columns = ["root_id", "kind", "ack_val", "outstanding", "turn", "events", *description]
@@ -287,7 +289,8 @@ def _balances(fold: FoldInput) -> pl.LazyFrame:
             pl.col("outstanding").sum(),
             pl.col("events").sum(),
             (kind == Kind.INIT).sum().alias("inits"),
-            (kind == Kind.FAIL).sum().alias("fails"),
+            kind.is_in(FAILURES).sum().alias("fails"),
+            (kind == Kind.REJECT).any().alias("rejected"),
             (kind == Kind.LOST).sum().alias("losses"),
             pl.col("turn").max(),
             # A root that was emitted twice has described itself twice, and alike but for the time.
@@ -298,13 +301,23 @@ def _balances(fold: FoldInput) -> pl.LazyFrame:
 
 
 def _reports(fold: FoldInput) -> pl.LazyFrame:
-    """Per root that failed or was lost: its first failure, and why it was lost."""
-    order = ["logged_at", "component", "batch", "reason"]
+    """Per root that failed or was lost: its first failure, one for good before others, or why it was lost."""
+    order = ["last", "logged_at", "component", "batch", "reason"]
     fails = (
-        fold.events.filter(pl.col("kind") == Kind.FAIL)
+        fold.events.filter(pl.col("kind").is_in(FAILURES))
+        .with_columns(last=pl.col("kind") == Kind.FAIL)
         .sort(order)
         .group_by("root_id")
-        .agg(fail_component=pl.col("component").first(), fail_reason=pl.col("reason").first())
+        .agg(
+            pl.col("last").first(),
+            fail_component=pl.col("component").first(),
+            reason=pl.col("reason").first(),
+        )
+        .select(
+            "root_id",
+            "fail_component",
+            fail_reason=pl.when("last").then("reason").otherwise(pl.format(FOR_GOOD + "{}", "reason")),
+        )
     )
     losses = fold.losses.group_by("root_id").agg(pl.col("reason").min().alias("lost_reason"))
     return fails.join(losses, on="root_id", how="full", coalesce=True)
@@ -329,14 +342,17 @@ def _settled_or_pending(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
     """Each decided row as it goes into the ledger."""
     live = pl.col("state") == State.PENDING
     return decided.select(
-        pl.exclude("superseded"),
+        pl.exclude("superseded", "rejected"),
         pl.when(~live).then(fold.now).alias("settled_at"),
         live.alias("live"),
     )
 
 
 def _followers(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
-    """What follows each failed attempt: a `retrying` row if there is a delay for it, else a `dead_letter`."""
+    """What follows each failed attempt: `retrying` if there is a delay for it, else `dead_letter`.
+
+    There is none for one that was failed for good.
+    """
     micros = [None if s is None else timedelta(seconds=s) // _MICROSECOND for s in fold.delays]
     delays = pl.DataFrame(
         {"attempt": range(1, len(micros) + 1), "delay": micros},
@@ -345,7 +361,7 @@ def _followers(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
     failed = decided.filter(
         pl.col("state").is_in([State.FAILED, State.TIMED_OUT]) & ~pl.col("superseded")
     ).join(delays, on="attempt", how="left")
-    again = pl.col("delay").is_not_null()
+    again = pl.col("delay").is_not_null() & ~pl.col("rejected")
     return failed.select(
         "root_id",
         *_MESSAGE,

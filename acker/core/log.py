@@ -12,7 +12,7 @@ import polars as pl
 
 from acker.core.checksums import events_with_checksum
 from acker.core.delta import append_rows
-from acker.core.events import Kind
+from acker.core.events import FAILURES, Kind
 from acker.core.ids import held_ids, tuple_ids
 from acker.core.parquet import collect, columns_of, file_name, scan
 from acker.core.schemas import EVENTS, HELD, SPOUT_COLUMNS, component_of, edge, of_stream, stream, stream_of
@@ -64,10 +64,10 @@ def run_log(snapshot: Snapshot, request: LogRequest) -> None:
 
 
 def _spout_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:
-    """One row per message, an init or a lost; and a fail for one that was emitted and could not be read."""
+    """One row per message, an init or a lost; and a failure of one that was emitted and could not be read."""
     rows = _rows(snapshot, request.component, [request.batch], request.edges)
     rows = rows.filter(pl.col("_root_id").is_not_null())  # the others are not tracked
-    lost, failed = pl.col("_kind") == Kind.LOST, pl.col("_kind") == Kind.FAIL
+    lost, failed = pl.col("_kind") == Kind.LOST, pl.col("_kind").is_in(FAILURES)
     message = [
         pl.col("_root_id").alias("root_id"),
         pl.when(_EMITTED).then("id").otherwise(0).alias("ack_val"),
@@ -82,7 +82,7 @@ def _spout_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:
         pl.when(lost).then("_error").alias("reason"),
     )
     fails = rows.filter(failed).select(
-        *message, pl.lit(Kind.FAIL).alias("kind"), pl.col("_error").alias("reason")
+        *message, pl.col("_kind").alias("kind"), pl.col("_error").alias("reason")
     )
     return pl.concat([first, fails])
 
@@ -95,14 +95,18 @@ def _bolt_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:
     own = _rows(snapshot, request.component, [request.batch], request.edges)
     columns = own.collect_schema().names()
     consumed = _consumed(snapshot, request, own)
-    failed = by_each_root(own.filter(pl.col("_kind") == Kind.FAIL))
-    failed = failed.group_by("_root_id").agg(reason=pl.col("_error").min())
+    failed = by_each_root(own.filter(pl.col("_kind").is_in(FAILURES)))
+    # The greater of both kinds is the one for good, whose reason goes before others.
+    for_good = pl.col("_kind") == pl.col("_kind").max()
+    failed = failed.group_by("_root_id").agg(
+        kind=pl.col("_kind").max(), reason=pl.col("_error").filter(for_good).min()
+    )
     if request.edges:  # else nobody is to consume what the bolt emitted
         emitted = _by_root(own.filter(_EMITTED))
         both = consumed.join(emitted, on="_root_id", how="full", coalesce=True, suffix="_emitted")
     else:
         both = consumed.with_columns(id_emitted=_ZERO, edges_emitted=_ZERO)
-    rows = both.join(failed.with_columns(kind=pl.lit(Kind.FAIL)), on="_root_id", how="left").select(
+    rows = both.join(failed, on="_root_id", how="left").select(
         pl.col("_root_id").alias("root_id"),
         pl.col("kind").fill_null(Kind.ACK),
         (pl.col("id").fill_null(0) ^ pl.col("id_emitted").fill_null(0)).alias("ack_val"),
@@ -112,7 +116,7 @@ def _bolt_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:
     )
     if "_held" in columns:  # a root whose tuples are all held back has moved nothing
         moved = (pl.col("ack_val") != 0) | (pl.col("emitted") != 0) | (pl.col("consumed") != 0)
-        rows = pl.concat([rows.filter(moved | (pl.col("kind") == Kind.FAIL)), _resets(own)], how="diagonal")
+        rows = pl.concat([rows.filter(moved | pl.col("kind").is_in(FAILURES)), _resets(own)], how="diagonal")
     return pl.concat([rows, _joins(own)], how="diagonal") if "_root_ids" in columns else rows
 
 

@@ -39,8 +39,8 @@ class _Root:
     pending: LedgerRow | None = None
     events: list[Event] = field(default_factory=list)
 
-    def of(self, kind: Kind) -> list[Event]:
-        return [event for event in self.events if event.kind == kind]
+    def of(self, *kinds: Kind) -> list[Event]:
+        return [event for event in self.events if event.kind in kinds]
 
     def emissions(self) -> list[LedgerRow]:
         before = [self.pending] if self.pending else []
@@ -92,7 +92,7 @@ def fold(
     for attempt in attempts.values():
         rows.append(attempt)
         if attempt.state in (State.FAILED, State.TIMED_OUT) and attempt.attempt == in_flight[attempt.message]:
-            rows.append(_next(attempt, retry, now))
+            rows.append(_next(attempt, retry, now, bool(roots[attempt.root_id].of(Kind.REJECT))))
 
     rows.sort(key=lambda row: (row.message, row.attempt, row.root_id, row.state))
     live = tuple(row for row in rows if row.state in LIVE)
@@ -120,10 +120,11 @@ def _decide(
     """The attempt in its new state. `newest` is the highest attempt of its message in flight."""
     if newest > attempt.attempt:
         return replace(attempt, state=State.FAILED, reason=f"superseded by attempt {newest}")
-    fails = root.of(Kind.FAIL)
+    fails = root.of(Kind.REJECT) or root.of(Kind.FAIL)
     if fails:
         fail = min(fails, key=lambda e: _nulls_first(e.logged_at, e.component, e.batch, e.reason))
-        return replace(attempt, state=State.FAILED, reason=fail.reason, component=fail.component)
+        reason = f"for good: {fail.reason}" if fail.kind == Kind.REJECT else fail.reason
+        return replace(attempt, state=State.FAILED, reason=reason, component=fail.component)
     # Two equal inits XOR to zero, which would ack a message that nobody processed.
     if len(root.emissions()) > 1:
         return replace(attempt, state=State.FAILED, reason="emitted twice")
@@ -222,9 +223,9 @@ def _first_fault(group: Iterable[LedgerRow], one_is_settled: bool) -> tuple[str,
     return ("joined with a message that has settled", None) if one_is_settled else None
 
 
-def _next(failed: LedgerRow, retry: RetryPolicy, now: datetime) -> LedgerRow:
+def _next(failed: LedgerRow, retry: RetryPolicy, now: datetime, rejected: bool) -> LedgerRow:
     """What follows a failed attempt: the wait for the next one, or the end."""
-    delay = delay_after(retry, failed.attempt)
+    delay = None if rejected else delay_after(retry, failed.attempt)
     if delay is None:
         return replace(failed, state=State.DEAD_LETTER)
     return replace(

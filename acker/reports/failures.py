@@ -123,7 +123,8 @@ def failed_in_batches(journal: Journal, component: str, after: int, limit: int =
             SELECT {message} FROM ledger WHERE live_in = {fold.number if fold else 0} AND state = 'pending'
             UNION ALL SELECT {message} FROM events WHERE kind = 'init' AND ({unfolded(fold, emitted)})),
         failed AS (SELECT DISTINCT root_id, split_part(reason, chr(10), 1) AS reason FROM events
-            WHERE kind = 'fail' AND component = '{component}' AND batch > {after} AND batch <= {upto})
+            WHERE kind IN ('fail', 'reject') AND component = '{component}'
+            AND batch > {after} AND batch <= {upto})
         SELECT reason, {_SAMPLE}, count(*) AS n, count(*) OVER () AS kinds, sum(count(*)) OVER () AS total
         FROM failed JOIN live ON root_id = root
         GROUP BY reason ORDER BY n DESC, reason LIMIT {max(limit, 1)}""",

@@ -111,6 +111,7 @@ def _event_entry(row: dict[str, Any], attempt: int) -> Entry:
         Kind.INIT: "emitted",
         Kind.ACK: "acked by",
         Kind.FAIL: "failed by",
+        Kind.REJECT: "rejected by",
         Kind.RESET: "reset by",
         Kind.LOST: "not in source",
     }.get(row["kind"], str(row["kind"]))

@@ -45,8 +45,8 @@ class Spout(Protocol):
 
     DataFrames that it returns have columns `_source_partition` (string) and `_source_offset` (bigint),
     which identify a message for ever, and the user's own, none of which may begin with an underscore.
-    Two more are optional: `_kind`, null on a message that could be read, `fail` or `lost` on others, and
-    `_error`, why.
+    Two more are optional: `_kind`, null on a message that could be read, `fail`, `reject` (it never can be)
+    or `lost` on others, and `_error`, why.
     """
 
     def message_schema(self, spark: SparkSession) -> StructType:

@@ -96,7 +96,9 @@ def kills_with_others_first() -> list[Any]:
 
 def case(kill: Kill, is_rare: bool) -> Any:
     marks = [pytest.mark.thorough] if is_rare else []
-    if kill.point.scenario != "retried" or (kill.others_first and kill.point.task == "squared"):
+    # A server's end costs a new one, and leaves what a client's does that was killed before or after.
+    is_dear = kill.victim == "server" or (kill.others_first and kill.point.task == "squared")
+    if kill.point.scenario != "retried" or is_dear:
         marks.append(pytest.mark.extended)
     return pytest.param(kill, marks=marks, id=str(kill))
 

@@ -121,6 +121,13 @@ def fail(
     return replace(ack(offset, consumed, by=by, attempt=attempt), kind=Kind.FAIL, reason=reason)
 
 
+def reject(
+    offset: int, consumed: Sequence[int], reason: str = "no number", by: str = "words", attempt: int = 1
+) -> Event:
+    """A component consumes tuples of a message and fails them for good."""
+    return replace(fail(offset, consumed, reason, by, attempt), kind=Kind.REJECT)
+
+
 def reset(offset: int, attempt: int = 1) -> Event:
     """A component asks for more time for a message."""
     return replace(ack(offset, [], attempt=attempt), kind=Kind.RESET)

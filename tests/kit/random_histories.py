@@ -168,9 +168,12 @@ def _damaged(rng: Random, events: list[Event]) -> list[Event]:
     found = [events[0]]
     for event in events[1:]:
         failed = replace(event, kind=Kind.FAIL, reason=f"bad row in {event.component}")
+        rejected = replace(event, kind=Kind.REJECT, reason=f"never in {event.component}")
         reset = replace(event, kind=Kind.RESET, ack_val=0, emitted=0, consumed=0)
         miscounted = replace(event, emitted=event.emitted + 2)
-        found += rng.choice([[], [failed], [event, event], [miscounted], [event, reset], [event], [event]])
+        found += rng.choice(
+            [[], [failed], [rejected], [event, event], [miscounted], [event, reset], [event], [event]]
+        )
     return found
 
 

@@ -19,6 +19,7 @@ from tests.kit.histories import (
     init,
     join,
     lost,
+    reject,
     reset,
     root,
     step,
@@ -342,6 +343,49 @@ SCENARIOS = (
                 rows=[(1, 3, "dead_letter"), (1, 3, "failed")],
             ),
             step(4, rows=[]),
+        ),
+    ),
+    Scenario(
+        "a message that is failed for good is a dead letter at once",
+        (step(0, init(1, A), reject(1, [A]), rows=[(1, 1, "dead_letter"), (1, 1, "failed")]),),
+    ),
+    Scenario(
+        "of several failures the one for good decides",
+        (
+            step(
+                0,
+                init(1, A, B),
+                fail(1, [A], by="a"),
+                reject(1, [B], by="b"),
+                rows=[(1, 1, "dead_letter"), (1, 1, "failed")],
+            ),
+        ),
+    ),
+    Scenario(
+        "a message that is joined with one that is failed for good is tried again without it",
+        (
+            step(
+                0,
+                init(1, A, D),
+                init(2, B),
+                ack(1, [A], [C], by="pair"),
+                ack(2, [B], [C], by="pair"),
+                join(2, 1),
+                reject(1, [D], by="other"),
+                rows=[(1, 1, "dead_letter"), (1, 1, "failed"), (2, 1, "failed"), (2, 2, "retrying")],
+            ),
+        ),
+    ),
+    Scenario(
+        "an attempt that is superseded is not failed for good",
+        (
+            step(
+                0,
+                init(1, A),
+                init(1, B, attempt=2),
+                reject(1, [A]),
+                rows=[(1, 1, "failed"), (1, 2, "pending")],
+            ),
         ),
     ),
     Scenario(

@@ -56,6 +56,10 @@ ALL = (
     Counterexample("fold's position", Scenario("", (has.SHORT,), has.ONE, processes=1, spotless=True)),
     Counterexample("fail first", Scenario("", (has.SHORT,), has.ONE, processes=1, bad=_A_MAY_FAIL)),
     Counterexample(
+        "for good",
+        Scenario("", (has.SHORT,), has.ONE, processes=1, bad=_A_MAY_FAIL, rejected=_A_MAY_FAIL),
+    ),
+    Counterexample(
         "one init", Scenario("", (has.SHORT,), has.ONE, bad=_A_MAY_FAIL), ("root's batch", "seen")
     ),
     Counterexample(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tests.model.state import Event, Fold, Frozen, LedgerRow, Message, Process, Root, State
+from tests.model.state import FAILURES, Event, Fold, Frozen, LedgerRow, Message, Process, Root, State
 from tests.model.world import Scenario
 
 Outcome = tuple[str, State, Process | None]
@@ -149,13 +149,14 @@ def judge(
 ) -> LedgerRow:
     """One attempt in its new state; the first that holds."""
     zero = not row.ack_val and (row.outstanding == 0 or not world.on("count"))
-    failed = any(e.kind == "fail" for e in events)
+    failed = any(e.kind in FAILURES for e in events)
+    rejected = any(e.kind == "reject" for e in events) and world.on("for good")
     if newest > row.attempt and world.on("superseded"):
         return row._replace(state="failed", reason="superseded")
     if zero and emissions == 1 and failed and not world.on("fail first"):
         return row._replace(state="acked")
     if failed:
-        return row._replace(state="failed", reason="fail")
+        return row._replace(state="failed", reason="reject" if rejected else "fail")
     if emissions > 1 and world.on("one init"):
         return row._replace(state="failed", reason="twice")
     if zero:
@@ -229,7 +230,7 @@ def settle_together(world: Scenario, attempts: dict[Root, LedgerRow], joined: li
 
 def follower(world: Scenario, row: LedgerRow) -> LedgerRow:
     """What follows a failed attempt: a wait for the next one, or the end."""
-    if row.attempt >= world.attempts:
+    if row.attempt >= world.attempts or row.reason == "reject":
         return row._replace(state="dead letter")
     return LedgerRow(row.root, row.attempt + 1, "retrying", replaces=row.replaces, reason=row.reason)
 

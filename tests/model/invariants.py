@@ -6,7 +6,7 @@ An ack is judged from streams and journal, so that a fold's arithmetic is not it
 from collections.abc import Iterator
 
 from tests.model.folding import waiting
-from tests.model.state import Fold, LedgerRow, Message, Root, Row, State, Target
+from tests.model.state import FAILURES, Fold, LedgerRow, Message, Root, Row, State, Target
 from tests.model.world import Scenario
 
 
@@ -41,6 +41,7 @@ def wrong_in_fold(world: Scenario, s: State) -> Iterator[str]:
         if world.spotless and row.state != "acked":
             yield f"{named(row)} {row.state} for nothing"
     yield from settled_again(s, newest)
+    yield from tried_for_nothing(s, newest)
 
 
 def unproved(world: Scenario, s: State, root: Root, emissions: dict[Root, int]) -> Iterator[str]:
@@ -48,12 +49,12 @@ def unproved(world: Scenario, s: State, root: Root, emissions: dict[Root, int]) 
     name = f"false ack of {root.spout}:{root.offset}#{root.attempt}"
     if emissions.get(root, 0) != 1:
         yield f"{name}: it has {emissions.get(root, 0)} inits"
-    if any(e.root == root and e.kind == "fail" for c in s.events for e in c.events):
+    if any(e.root == root and e.kind in FAILURES for c in s.events for e in c.events):
         yield f"{name}: it was failed"
     for component, stream in s.streams.items():
         for number, rows in stream.batches.items():
             mine = [row for row in rows if root in row.roots]
-            if any(row.kind == "fail" for row in mine):
+            if any(row.kind in FAILURES for row in mine):
                 yield f"{name}: its tuple failed in {component}"
             edges = s.batch(component, number).edges
             if any(is_open(s, row, consumer) for row in mine if row.kind == "" for consumer in edges):
@@ -92,6 +93,14 @@ def settled_again(s: State, newest: Fold) -> Iterator[str]:
     for message in set(live):
         if live.count(message) > 1:
             yield f"{message[0]}:{message[1]} is in flight twice"
+
+
+def tried_for_nothing(s: State, newest: Fold) -> Iterator[str]:
+    before = s.ledger[-2].live if len(s.ledger) > 1 else ()
+    rejected = {e.root for c in s.events[: newest.version] for e in c.events if e.kind == "reject"}
+    for row in newest.live:
+        if row.state == "retrying" and row not in before and row.root in rejected:
+            yield f"{row.root.spout}:{row.root.offset} was failed for good and is tried again"
 
 
 def dropped(world: Scenario, s: State) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from tests.model.held import held_in
 from tests.model.state import (
+    FAILURES,
     Batch,
     Commit,
     Event,
@@ -72,15 +73,16 @@ def spout_events(world: Scenario, s: State, batch: Batch) -> Iterator[Event]:
                 continue
             ids = frozenset((row.id, consumer) for consumer in batch.edges if row.kind == "")
             yield Event(root, "init", ids, len(ids), replaces=row.replaces)
-            if row.kind == "fail":
-                yield Event(root, "fail")
+            if row.kind in FAILURES:
+                yield Event(root, row.kind)
 
 
 def bolt_events(world: Scenario, s: State, batch: Batch, own: list[Row]) -> tuple[list[Event], list[Event]]:
     """What the batch consumed, emitted and joined; apart only where the protocol's rule is left out."""
     consumed = by_root(consumed_by(world, s, batch, own))
     out = by_root((r.roots, r.id, to, 1) for r in own if r.kind == "" for to in batch.edges)
-    failed = {root for row in own if row.kind == "fail" for root in row.roots}
+    failed = {root: row.kind for row in own if row.kind in FAILURES for root in row.roots}
+    failed |= {root: row.kind for row in own if row.kind == "reject" for root in row.roots}
     joins = [
         Event(root, "join", joined=row.roots[0]) for row in own if row.kind == "" for root in row.roots[1:]
     ]
@@ -91,13 +93,13 @@ def bolt_events(world: Scenario, s: State, batch: Batch, own: list[Row]) -> tupl
         for part, _ in parts:
             ids ^= part
         outstanding = parts[-1][1] - parts[0][1] if len(parts) > 1 else parts[0][1]
-        return Event(root, "fail" if root in failed else "ack", ids, outstanding)  # type: ignore[arg-type]
+        return Event(root, failed.get(root, "ack"), ids, outstanding)  # type: ignore[arg-type]
 
     if world.on("one commit"):
         found = [event(r, [consumed.get(r, nothing), out.get(r, nothing)]) for r in {**consumed, **out}]
-        moved = [e for e in found if e.ack_val or e.outstanding or e.kind == "fail"]
+        moved = [e for e in found if e.ack_val or e.outstanding or e.kind in FAILURES]
         return moved + joins, []
-    first = [Event(root, "fail" if root in failed else "ack", ids, -n) for root, (ids, n) in consumed.items()]
+    first = [Event(root, failed.get(root, "ack"), ids, -n) for root, (ids, n) in consumed.items()]
     return first, [Event(root, "ack", ids, n) for root, (ids, n) in out.items()] + joins
 
 

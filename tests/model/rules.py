@@ -22,6 +22,7 @@ RULES = {
     "fold once": "a fold goes into the ledger once per number",
     "fold's position": "a fold's rows and its position are one commit",
     "fail first": "a fail wins over a zero",
+    "for good": "an attempt that was failed for good has no successor but by hand",
     "one init": "two inits fail a root",
     "count": "a root is acked when the count is zero as well",
     "superseded": "an attempt whose successor has an init fails",

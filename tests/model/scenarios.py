@@ -6,6 +6,7 @@ LINE = Topology(("s",), (Bolt("a", ("s",)), Bolt("b", ("a",))), {"t": "b"})
 SHORT = Topology(("s",), (Bolt("a", ("s",)),), {"t": "a"})
 DIAMOND = Topology(("s",), (Bolt("a", ("s",)), Bolt("b", ("s",))), {"t": "a", "u": "b"})
 JOIN = Topology(("p", "q"), (Bolt("j", ("p", "q"), "join"),), {"t": "j"})
+JOIN_THEN = Topology(("p", "q"), (Bolt("j", ("p", "q"), "join"), Bolt("r", ("q",))), {"t": "j"})
 ALL = Topology(("s",), (Bolt("a", ("s",), "all"),), {"t": "a"})
 MATCH = Topology(("p", "q"), (Bolt("m", ("p", "q"), "match"),), {"t": "m"})
 MATCH_THEN = Topology(("p", "q"), (Bolt("m", ("p", "q"), "match"), Bolt("b", ("m",))), {"t": "b"})
@@ -21,6 +22,8 @@ ONE = {"s": 1}
 TWO = {"s": 2}
 PAIR = {"p": 1, "q": 1}
 
+_A_AND_B = frozenset({("a", 1), ("b", 1)})
+
 SMALL = (
     Scenario("a line, crashes", (LINE,), TWO, read=1, processes=1, spotless=True),
     Scenario("a line, doubled runs", (LINE,), ONE, spotless=True),
@@ -28,11 +31,20 @@ SMALL = (
     Scenario("a line, timeouts", (LINE,), ONE, patient=False, ticks=1),
     Scenario("two messages, doubled runs", (SHORT,), TWO, read=1, spotless=True),
     Scenario("two messages, one fails", (SHORT,), TWO, bad=frozenset({("a", 1)})),
+    Scenario("one fails for good", (LINE,), ONE, bad=_A_AND_B, rejected=frozenset({("b", 1)})),
     Scenario("two readers, two tables", (DIAMOND,), ONE, processes=1, bad=frozenset({("b", 1)})),
     Scenario("two readers, doubled runs", (DIAMOND,), ONE, spotless=True),
     Scenario("gone from the source", (SHORT,), ONE, bad=frozenset({("a", 1)}), gone=frozenset({("s", 1)})),
     Scenario("a batch is given up", (LINE,), ONE, ops=frozenset({"give up"}), attempts=2),
     Scenario("joined", (JOIN,), PAIR, processes=1, bad=frozenset({("j", 1)})),
+    Scenario(
+        "one of two that are joined fails for good",
+        (JOIN_THEN,),
+        PAIR,
+        processes=1,
+        bad=frozenset({("j", 1), ("r", 1)}),
+        rejected=frozenset({("r", 1)}),
+    ),
     Scenario("joined, doubled runs", (JOIN,), PAIR, spotless=True),
     Scenario("matched across batches", (MATCH,), PAIR, processes=1, bad=frozenset({("m", 1)}), patient=False),
     Scenario("matched, doubled runs", (MATCH,), PAIR, spotless=True),

@@ -54,6 +54,9 @@ class Taken(NamedTuple):
         return any(after < number <= self.upto for number in numbers)
 
 
+FAILURES = ("fail", "reject")  # kinds of rows and of events
+
+
 class Batch(NamedTuple):
     """A row of the journal."""
 
@@ -72,7 +75,7 @@ class Row(NamedTuple):
     """A row of a stream."""
 
     id: TupleId
-    kind: str  # "": a tuple; fail, held, lost
+    kind: str  # "": a tuple; fail, reject, held, lost
     roots: tuple[Root, ...]  # none where it is not tracked
     origins: frozenset[Message]
     place: TupleId | None = None  # of a held tuple, where it lies
@@ -91,7 +94,7 @@ class Event(NamedTuple):
     """A row of `events`."""
 
     root: Root
-    kind: str  # init, ack, fail, join, lost
+    kind: str  # init, ack, fail, reject, join, lost
     ack_val: frozenset[tuple[TupleId, str]] = frozenset()  # tuple ids by edge
     outstanding: int = 0  # emitted − consumed
     joined: Root | None = None

@@ -64,6 +64,7 @@ class Scenario:
         messages: spout -> how many it has to read; their offsets are 1, 2, …
         attempts: of a message, at most.
         bad: (component, offset) of messages that may fail there, each time anew.
+        rejected: those of `bad` whose failure is for good.
         gone: messages that the source may no longer hold when they are replayed.
         untracked: messages that are not tracked.
         ticks: how often the clock moves by more than a timeout.
@@ -83,6 +84,7 @@ class Scenario:
     messages: Mapping[str, int]
     attempts: int = 2
     bad: frozenset[tuple[str, int]] = frozenset()
+    rejected: frozenset[tuple[str, int]] = frozenset()
     gone: frozenset[Message] = frozenset()
     untracked: frozenset[Message] = frozenset()
     ticks: int = 0

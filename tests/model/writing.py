@@ -141,7 +141,10 @@ def transformed(
     keys = {"each": lambda row: row, "later": lambda row: row, "all": lambda row: 0}
     key: Callable[[Row], object] = keys.get(kind, offset)
     good = sorted([*(row for row in given if row not in bad), *held], key=offset)
-    rows = [Row(blank, "fail", row.roots, row.origins) for row in bad] + let_go
+    final = {root for root in failed if (batch.component, root.offset) in world.rejected}
+    rows = [
+        Row(blank, "reject" if final & set(row.roots) else "fail", row.roots, row.origins) for row in bad
+    ] + let_go
     for _, same in groupby(good, key=key):
         group = list(same)
         origins = frozenset(chain.from_iterable(row.origins for row in group))

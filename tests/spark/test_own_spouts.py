@@ -58,9 +58,11 @@ def odd_fails(place, spout: Lists) -> Topology:
     "described",
     [
         pytest.param(({"one": {"after": 0, "upto": 10}}, {"one": {"after": 99, "upto": 3}}), id="spans"),
-        pytest.param(({"messages": {"0": [[7, 1, None]]}}, {"messages": []}), id="a replay"),
-        pytest.param(({}, []), id="nothing"),
-        pytest.param(("", 0), id="a text and a number"),
+        pytest.param(
+            ({"messages": {"0": [[7, 1, None]]}}, {"messages": []}), id="a replay", marks=pytest.mark.extended
+        ),
+        pytest.param(({}, []), id="nothing", marks=pytest.mark.extended),
+        pytest.param(("", 0), id="a text and a number", marks=pytest.mark.extended),
     ],
 )
 def test_a_range_may_look_like_what_the_journal_writes_itself(place, described):

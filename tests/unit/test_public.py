@@ -7,7 +7,8 @@ import acker
 
 AUTHORS = [
     *("Topology", "DeltaSpout", "FileSpout", "Spout", "collect_anchors", "fail_when", "merge_anchors"),
-    *("Collector", "Context", "RichBolt", "Tuple", "Target", "DeltaAppend", "DeltaAggregate"),
+    *("Collector", "Context", "RichBolt", "Tuple", "PermanentFailure", "Target"),
+    *("DeltaAppend", "DeltaAggregate"),
     *("Count", "Max", "Min", "Sum", "ExponentialBackoff", "Notice"),
     *("AckerError", "BoltError", "SourceError", "StoreError", "TopologyError"),
 ]
