@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from acker.core.errors import AckerError, BoltError, SourceError, StoreError, TopologyError
     from acker.core.retry import ExponentialBackoff
     from acker.spouts import DeltaSpout, FileSpout, Spout
+    from acker.spouts.kafka import KafkaSpout
+    from acker.spouts.schemes import Bytes, Json, KeyValue, Scheme, Text
     from acker.targets.aggregate import DeltaAggregate
     from acker.targets.aggregates import Count, Max, Min, Sum
     from acker.targets.append import DeltaAppend
@@ -25,6 +27,8 @@ _ROOMS = {
     "acker.core.errors": ("AckerError", "BoltError", "SourceError", "StoreError", "TopologyError"),
     "acker.core.retry": ("ExponentialBackoff",),
     "acker.spouts": ("DeltaSpout", "FileSpout", "Spout"),
+    "acker.spouts.kafka": ("KafkaSpout",),
+    "acker.spouts.schemes": ("Bytes", "Json", "KeyValue", "Scheme", "Text"),
     "acker.targets.aggregate": ("DeltaAggregate",),
     "acker.targets.aggregates": ("Count", "Max", "Min", "Sum"),
     "acker.targets.append": ("DeltaAppend",),
@@ -38,7 +42,13 @@ __all__ = [  # noqa: RUF022 # by subject
     "Topology",
     "DeltaSpout",
     "FileSpout",
+    "KafkaSpout",
     "Spout",
+    "Bytes",
+    "Json",
+    "KeyValue",
+    "Scheme",
+    "Text",
     "collect_anchors",
     "fail_when",
     "merge_anchors",

@@ -1,5 +1,7 @@
 """Tables for people."""
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _LISTED = 10  # findings printed; --json has the rest
 _FURTHEST = 3  # partitions that are behind and are named; --json has the rest
 _LONGEST = 200  # characters of a source's value
+_WIDEST = 10_000  # columns of a line that nobody looks at in a terminal
 _COLOURS = {
     "acked": "green",
     "published": "green",
@@ -40,25 +43,27 @@ def _text(value: str, style: str = "", keep: str = "") -> Text:
     return Text(printable(value, keep), style=style)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=_text(title), title_justify="left", box=box.SIMPLE_HEAD)
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
 
 
-def _console() -> Console:
-    return Console(highlight=False)
+def _print(table: Table) -> None:
+    """Print a table as wide as the terminal, or as it needs to be in a file or pipe."""
+    is_narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
+    Console(width=None if is_narrow else _WIDEST).print(table)
 
 
 def pairs(values: dict[str, Any]) -> None:
     """Names and numbers on one line."""
-    _console().print(", ".join(f"{name} {value:,}" for name, value in values.items()))
+    line(", ".join(f"{name} {value:,}" for name, value in values.items()))
 
 
-def line(text: str) -> None:
-    """One sentence."""
-    _console().print(_text(text))
+def line(text: str, style: str = "") -> None:
+    """One sentence, which a terminal wraps and a file has whole."""
+    Console().print(_text(text, style), soft_wrap=True)
 
 
 def failed(topology: str, found: "Failures") -> None:
@@ -74,7 +79,7 @@ def failed(topology: str, found: "Failures") -> None:
 def advice(sentences: "Sequence[str]") -> None:
     """What looks like a mistake, on standard error."""
     for each in sentences:
-        Console(stderr=True, highlight=False).print(_text(f"Warning: {each}"), soft_wrap=True)
+        Console(stderr=True).print(_text(f"Warning: {each}"), soft_wrap=True)
 
 
 def left_out(by_spout: "Mapping[str, Mapping[str, int]]") -> None:
@@ -85,7 +90,6 @@ def left_out(by_spout: "Mapping[str, Mapping[str, int]]") -> None:
 
 def audit(result: "Audit") -> None:
     """An audit: the counts, what is wrong, and the verdict last."""
-    console = _console()
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("messages")
     table.add_column("", justify="right")
@@ -94,52 +98,50 @@ def audit(result: "Audit") -> None:
         value = getattr(result, name)
         bad = value and name in ("lost", "unexpected", "duplicated")
         table.add_row(name, _text(f"{value:,}", "red" if bad else ""))
-    console.print(table)
+    _print(table)
     for title, found in {"dead letters": result.dead_letters, **result.findings}.items():
         if not found:
             continue
-        console.print(f"{title}:")
+        line(f"{title}:")
         for finding in found[:_LISTED]:
-            console.print(_text(f"  {finding.message}  {finding.why}"))
+            line(f"  {finding.message}  {finding.why}")
         if len(found) > _LISTED:
-            console.print(f"  … and {len(found) - _LISTED:,} more; --json lists them")
+            line(f"  … and {len(found) - _LISTED:,} more; --json lists them")
     left_out(result.left_out)
-    console.print(_text(f"verdict: {result.verdict}", "bold green" if result.passed else "bold red"))
+    line(f"verdict: {result.verdict}", "bold green" if result.passed else "bold red")
 
 
 def status(result: dict[str, Any]) -> None:
     """Where everything stands."""
-    console = _console()
-    table = _table(
-        f"{result['topology']} in {result['store']}", "component", "batches logged", "to take", "newest"
-    )
+    line(f"{result['topology']} in {result['store']}")
+    table = _table("component", "batches logged", "to take", "newest")
     for row in result["components"]:
         left = " (one held)" if row["held"] else " (one unfinished)" if row["unfinished"] else ""
         logged = f"{row['logged']:,}{left}"
         waiting = ", ".join(f"{n} of {name}" for name, n in row["waiting_batches"].items() if n)
         newest = f"{row['planned_at']:%Y-%m-%d %H:%M:%S}" if row["planned_at"] else "never"
         table.add_row(row["component"], logged, waiting or "-", newest)
-    console.print(table)
+    _print(table)
     for row in result["components"]:
         if row["held"]:
-            console.print(_text(row["held"]["says"], "red"))
+            line(row["held"]["says"], "red")
     states = ", ".join(f"{n:,} {state}" for state, n in sorted(result["states"].items())) or "no messages"
     folded = (
         f"fold {result['fold']} at {result['folded_at']:%Y-%m-%d %H:%M:%S}"
         if result["fold"]
         else "no fold yet"
     )
-    console.print(f"acker: {folded}; attempts: {states}; due for replay: {result['due']:,}")
+    line(f"acker: {folded}; attempts: {states}; due for replay: {result['due']:,}")
     for row in result["published"]:
-        console.print(_text(f"{row['component']} is published to {row['to']} up to fold {row['fold']}"))
+        line(f"{row['component']} is published to {row['to']} up to fold {row['fold']}")
     by_spout: dict[str, list[dict[str, Any]]] = {}
     for row in result["positions"]:
         by_spout.setdefault(row["spout"], []).append(row)
     for source in result["sources"]:
         spout = source["spout"]
         if spout in by_spout:
-            console.print(_text(f"{spout}: {_positions(by_spout[spout])}"))
-        console.print(_text(f"{spout}: {_backlog(source)}"))
+            line(f"{spout}: {_positions(by_spout[spout])}")
+        line(f"{spout}: {_backlog(source)}")
 
 
 def _backlog(source: dict[str, Any]) -> str:
@@ -171,7 +173,7 @@ def _committed(row: dict[str, Any]) -> str:
 
 def trace(message: str, entries: list["Entry"]) -> None:
     """A message's story, oldest first."""
-    table = _table(message, "time (UTC)", "try", "what", "who", "no.", "detail")
+    table = _table("time (UTC)", "try", "what", "who", "no.", "detail")
     for column in table.columns[:-1]:
         column.no_wrap = True
     for entry in entries:
@@ -179,12 +181,13 @@ def trace(message: str, entries: list["Entry"]) -> None:
         what = _text(entry.what, _COLOURS.get(entry.what, ""))
         who, detail = _text(entry.component), _text(entry.detail)
         table.add_row(at, str(entry.attempt), what, who, str(entry.batch), detail)
-    _console().print(table)
+    line(message)
+    _print(table)
 
 
 def source_row(message: "MessageId", row: "SourceRow") -> None:
     """What the source holds of a message."""
-    _console().print(_text(f"{message}: {_source(row)}"))
+    line(f"{message}: {_source(row)}")
 
 
 def _source(row: "SourceRow") -> str:
@@ -201,64 +204,63 @@ def _short(value: object) -> str:
 def failures(found: "Failures", samples: "Mapping[MessageId, SourceRow]") -> None:
     """What fails, the commonest first, each with the source row of one message."""
     if not found.commonest:
-        _console().print("Nothing fails.")
+        line("Nothing fails.")
         return
-    table = _table("", "messages", "state", "component", "reason", "for example")
+    table = _table("messages", "state", "component", "reason", "for example")
     table.columns[0].justify = "right"
     for each in found.commonest:
         state = _text(each.state, _COLOURS.get(each.state, "yellow"))
         example = _text(f"{each.sample}\n{_source(samples[each.sample])}", keep="\n")
         table.add_row(f"{each.count:,}", state, _text(each.component or "-"), _text(each.reason), example)
-    console = _console()
-    console.print(table)
+    _print(table)
     shown = f"{len(found.commonest):,} of {found.kinds:,} kinds of failures, {found.count:,} messages in all"
-    console.print(shown)
+    line(shown)
 
 
 def dry_run(found: "DryRun") -> None:
     """What a replay would emit."""
-    console = _console()
     if found.messages:
-        table = _table("", "message", "attempt", "state", "component", "reason")
+        table = _table("message", "attempt", "state", "component", "reason")
         for each in found.messages:
             state = _text(each.state, _COLOURS.get(each.state, ""))
             cells = _text(each.component or "-"), _text(each.reason or "")
             table.add_row(_text(each.message), str(each.attempt), state, *cells)
-        console.print(table)
+        _print(table)
     if found.matched > len(found.messages):
-        console.print(f"… and {found.matched - len(found.messages):,} more")
+        line(f"… and {found.matched - len(found.messages):,} more")
     pairs(found.counts)
 
 
 def published(found: "PublishedRows") -> None:
     """The first rows of a published table."""
-    table = _table(f"{found.stream} in {found.to}", *found.columns)
+    table = _table(*found.columns)
     for index, column in enumerate(table.columns):
         if any(isinstance(row[index], int | float) for row in found.rows):
             column.justify = "right"
     for row in found.rows:
         table.add_row(*(_text("" if value is None else str(value)) for value in row))
-    console = _console()
-    console.print(table)
-    console.print(f"{len(found.rows):,} of {found.total:,} rows")
+    line(f"{found.stream} in {found.to}")
+    _print(table)
+    line(f"{len(found.rows):,} of {found.total:,} rows")
 
 
 def registered(listed: "Sequence[Mapping[str, Any]]") -> None:
     """The registered topologies, and what is wrong with some."""
-    table = _table("", "topology", "import string", "")
+    table = _table("topology", "import string", "")
     for each in listed:
         said = _text(each["fault"], "red") if each["fault"] else _text(each["doc"])
         table.add_row(_text(each["name"] or "-"), _text(each["import_string"]), said)
-    _console().print(table)
+    _print(table)
 
 
 def manifest(value: "Manifest") -> None:
     """A topology's components: what each reads, where it publishes, what it says of itself."""
     schedule = ", ".join(value.schedule) if isinstance(value.schedule, tuple) else value.schedule
     title = f"topology {value.name}" + (f", scheduled by {schedule}" if schedule else "")
-    table = _table(title, "component", "reads", "publishes to", "")
+    table = _table("component", "reads", "publishes to", "")
     for component in value.components:
         reads = ", ".join(component.inputs) or "its source"
         tables = ", ".join(value.tables[stream] for stream in value.published_by(component.name))
         table.add_row(component.name, reads, _text(tables), _text(component.doc, keep="\n"))
-    _console().print(table)
+    line(title)
+    _print(table)

@@ -17,4 +17,4 @@ def setup() -> None:
     """
     settings = Settings.from_env()
     click.echo(f"Java {check_java()}: {shutil.which(java_command())}")
-    click.echo(f"Delta's jars: {jars(settings.jars)[0].parent}")
+    click.echo(f"Jars of Delta and Kafka: {jars(settings.jars)[0].parent}")

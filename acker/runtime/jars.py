@@ -1,4 +1,4 @@
-"""Delta's jars, which the Spark server loads: fetched once into the environment that `acker` is installed in.
+"""The jars that the Spark server loads, of Delta and Kafka: fetched once, into `acker`'s own environment.
 
 The Ivy that ships inside PySpark fetches the fixed list of `ivy.xml`, through whatever repositories it is
 configured for. A deployment without a network sets `PIPELINE_JARS` to a folder that holds them.
@@ -48,8 +48,7 @@ def jars(folder: Path | None) -> list[Path]:
         ServerError: the folder lacks Delta's jars, or they could not be fetched.
     """
     if folder is None:
-        folder = default_folder()
-        _fill(folder)
+        return fetched(_IVY, default_folder())
     found = sorted(folder.glob("*.jar"))
     if not any("delta-spark" in jar.name for jar in found):
         raise ServerError(
@@ -59,31 +58,42 @@ def jars(folder: Path | None) -> list[Path]:
     return found
 
 
-def _fill(folder: Path) -> None:
-    """Fetch the jars, where not all of them are there."""
-    expected = _IVY.read_text().count("<dependency ")
+def fetched(listed: Path, folder: Path) -> list[Path]:
+    """The jars of a list, fetched into a folder where not all of them are there.
+
+    Args:
+        listed: a file of Ivy's, which names all jars.
+
+    Raises:
+        ServerError: they could not be fetched or kept.
+    """
+    expected = listed.read_text().count("<dependency ")
     if len(list(folder.glob("*.jar"))) == expected:
-        return
+        return sorted(folder.glob("*.jar"))
     check_java()
     with _locked(folder.with_suffix(".lock")):
-        if len(list(folder.glob("*.jar"))) == expected:
-            return  # another process has fetched them meanwhile
-        draft = folder.with_suffix(".new")
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        draft.mkdir()
-        print("Fetching Delta's jars …", file=sys.stderr)
-        (ivy,) = (spark_home() / "jars").glob("ivy-*.jar")
-        pattern = f"{draft}/[artifact]-[revision].[ext]"
-        command = [java_command(), "-jar", str(ivy), "-warn", "-ivy", str(_IVY), "-retrieve", pattern]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0 or len(list(draft.glob("*.jar"))) != expected:
-            said = (done.stdout + done.stderr).strip().splitlines()
-            raise ServerError(
-                f"Delta's jars could not be fetched: {' '.join(said[-5:])} Mend that and try again, or set "
-                "PIPELINE_JARS to a folder that holds them."
-            )
-        draft.rename(folder)
+        if len(list(folder.glob("*.jar"))) != expected:  # else another process has fetched them meanwhile
+            _fetch(listed, folder, expected)
+    return sorted(folder.glob("*.jar"))
+
+
+def _fetch(listed: Path, folder: Path, expected: int) -> None:
+    draft = folder.with_suffix(".new")
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.mkdir()
+    print(f"Fetching {expected} jars …", file=sys.stderr)
+    (ivy,) = (spark_home() / "jars").glob("ivy-*.jar")
+    pattern = f"{draft}/[artifact]-[revision].[ext]"
+    command = [java_command(), "-jar", str(ivy), "-warn", "-ivy", str(listed), "-retrieve", pattern]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0 or len(list(draft.glob("*.jar"))) != expected:
+        said = (done.stdout + done.stderr).strip().splitlines()
+        raise ServerError(
+            f"The jars could not be fetched: {' '.join(said[-5:])} Mend that and try again, or set "
+            "PIPELINE_JARS to a folder that holds them."
+        )
+    draft.rename(folder)
 
 
 @contextlib.contextmanager
@@ -93,7 +103,7 @@ def _locked(path: Path) -> Iterator[None]:
         lock = path.open("w")
     except OSError as error:
         raise ServerError(
-            f"Delta's jars cannot be kept in {path.parent} ({error.strerror}). Set PIPELINE_JARS to a folder "
+            f"The jars cannot be kept in {path.parent} ({error.strerror}). Set PIPELINE_JARS to a folder "
             "that holds them."
         ) from error
     with lock:

@@ -22,7 +22,7 @@ def setup(**environ: str) -> tuple[int, str, str]:
 
 def test_setup_says_which_java_and_which_jars_there_are() -> None:
     java = f"Java {check_java()}: {shutil.which(java_command())}"
-    assert setup() == (0, f"{java}\nDelta's jars: {default_folder()}\n", "")
+    assert setup() == (0, f"{java}\nJars of Delta and Kafka: {default_folder()}\n", "")
 
 
 def test_setup_without_java_says_what_to_install(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import sys
 import acker
 
 AUTHORS = [
-    *("Topology", "DeltaSpout", "FileSpout", "Spout", "collect_anchors", "fail_when", "merge_anchors"),
+    *("Topology", "DeltaSpout", "FileSpout", "KafkaSpout", "Spout"),
+    *("Bytes", "Json", "KeyValue", "Scheme", "Text", "collect_anchors", "fail_when", "merge_anchors"),
     *("Collector", "Context", "RichBolt", "Tuple", "PermanentFailure", "Target"),
     *("DeltaAppend", "DeltaAggregate"),
     *("Count", "Max", "Min", "Sum", "ExponentialBackoff", "Notice"),

@@ -1,0 +1,180 @@
+"""A Kafka cluster: which topics and partitions it has, and from where to where these reach."""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from acker.core.errors import SourceError
+
+try:
+    from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicCollection, TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+except ImportError as error:
+    raise ImportError("Kafka needs the package confluent-kafka: pip install 'acker[kafka]'.") from error
+
+_LOOK_BYTES = 10_000  # fetched of a partition at once, more where a record is larger
+LOOK_SECONDS = 5.0  # for the first records of all partitions
+ANSWER_SECONDS = 10.0  # for each question; a look at a cluster asks three at most
+
+_log = logging.getLogger(__name__)
+
+
+class Partition(NamedTuple):
+    """A partition of a topic. Its text is as Kafka's tools have it: `orders-3`."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Partition":
+        """The partition that a text names."""
+        topic, _, number = text.rpartition("-")
+        return cls(topic, int(number))
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as it is now.
+
+    Args:
+        id: another one where it was deleted and made anew under the same name.
+        partitions: how many it has.
+    """
+
+    name: str
+    id: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a cluster is.
+
+    Args:
+        servers: of any of its brokers, as "host:port,host:port".
+    """
+
+    servers: str
+
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """Some topics by their names.
+
+        Raises:
+            SourceError: the cluster does not answer, or a topic is not there or may not be seen.
+        """
+        if not names:
+            return {}
+        asked = TopicCollection(sorted(names))
+        admin = self._admin()  # its answers go with it
+        futures = admin.describe_topics(asked, request_timeout=ANSWER_SECONDS)
+        found = {name: self._answer(f"topic {name}", future.result) for name, future in futures.items()}
+        return {name: Topic(name, str(each.topic_id), len(each.partitions)) for name, each in found.items()}
+
+    def names(self, pattern: str) -> list[str]:
+        """The topics whose whole names fit a regular expression, Kafka's own left out.
+
+        Raises:
+            SourceError: the cluster does not answer.
+        """
+        admin = self._admin()
+        found = self._answer("the list of topics", lambda: admin.list_topics(timeout=ANSWER_SECONDS))
+        return sorted(name for name in found.topics if re.fullmatch(pattern, name) and name[:2] != "__")
+
+    def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The first offset that each partition still holds."""
+        return self._offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))  # type: ignore[no-untyped-call]
+
+    def ends(self, partitions: Iterable[Partition], committed: bool) -> dict[Partition, int]:
+        """One past the last offset of each partition.
+
+        Args:
+            committed: up to the first transaction that is still open, as a reader of what is committed sees.
+        """
+        return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()), committed)  # type: ignore[no-untyped-call]
+
+    def since(self, partitions: Iterable[Partition], when: datetime) -> dict[Partition, int | None]:
+        """The first offset of each partition whose record is of a time or later; None where there is none."""
+        spec = OffsetSpec.for_timestamp(int(when.timestamp() * 1000))
+        found = self._offsets(dict.fromkeys(partitions, spec))
+        return {partition: None if offset < 0 else offset for partition, offset in found.items()}
+
+    def oldest(self, positions: Mapping[Partition, int], committed: bool) -> datetime | None:
+        """The earliest time of the records at or after some offsets, one of each partition.
+
+        None where no record is there, or none comes within seconds.
+        """
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": "acker-look",  # which it does not join
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                "fetch.message.max.bytes": _LOOK_BYTES,
+                "queued.max.messages.kbytes": 1_024,
+            },
+            logger=_log,
+        )
+        times: dict[Partition, int] = {}
+        deadline = time.monotonic() + LOOK_SECONDS
+        try:
+            consumer.assign([TopicPartition(*partition, offset) for partition, offset in positions.items()])
+            while len(times) < len(positions) and time.monotonic() < deadline:
+                record = consumer.poll(deadline - time.monotonic())
+                if record is not None and record.error() is None:
+                    at = Partition(str(record.topic()), int(record.partition() or 0))
+                    times.setdefault(at, record.timestamp()[1])
+                    consumer.pause([TopicPartition(*at)])
+        finally:
+            consumer.close()
+        return datetime.fromtimestamp(min(times.values()) / 1000, UTC) if times else None
+
+    def _offsets(self, specs: Mapping[Partition, Any], committed: bool = False) -> dict[Partition, int]:
+        if not specs:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        admin = self._admin()
+        futures = admin.list_offsets(
+            {TopicPartition(*partition): spec for partition, spec in specs.items()},
+            isolation_level=level,
+            request_timeout=ANSWER_SECONDS,
+        )
+        found = {Partition(at.topic, at.partition): future for at, future in futures.items()}
+        return {
+            partition: self._answer(f"partition {partition}", future.result).offset
+            for partition, future in found.items()
+        }
+
+    def _admin(self) -> AdminClient:
+        return AdminClient(
+            {"bootstrap.servers": self.servers, "socket.timeout.ms": int(ANSWER_SECONDS * 1000)}, logger=_log
+        )
+
+    def _answer(self, asked: str, ask: Callable[[], Any]) -> Any:
+        """What the cluster answers.
+
+        Raises:
+            SourceError: it does not, or refuses.
+        """
+        try:
+            return ask()
+        except KafkaException as error:
+            raise SourceError(f"Kafka at {self.servers}, asked for {asked}: {_said(error)}") from error
+
+
+def _said(error: KafkaException) -> str:
+    """What an error says, and what to do."""
+    code, said = error.args[0].name(), error.args[0].str()
+    advice = {
+        "UNKNOWN_TOPIC_OR_PART": "It is not there: create it, or mend its name.",
+        "TOPIC_AUTHORIZATION_FAILED": "Nobody allowed it: grant Describe and Read on it.",
+        "_TIMED_OUT": f"No answer within {ANSWER_SECONDS:.0f} s: see that a broker runs there.",
+        "_TRANSPORT": "No broker can be reached there: see that one runs.",
+    }
+    return advice.get(code, f"{said} ({code}).")

@@ -1,0 +1,358 @@
+"""Kafka topics as a spout. Every record is a message. Position = partition and offset."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import reduce
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from acker.core.errors import SourceError
+from acker.core.events import Kind
+from acker.kafka import Cluster, Partition, Topic
+from acker.spouts.base import Backlog, History, Range
+from acker.spouts.kafka_spans import Spans, by_topic, covering, shares, spans_of
+from acker.spouts.schemes import Scheme, Text
+
+METADATA = (
+    "topic string, partition int, offset bigint, timestamp timestamp, key binary, headers map<string,binary>"
+)
+MOST_READS = 16  # of scattered offsets: each is a scan of its own, which the driver has to plan
+ANEW = "Give the spout another name, under which it begins anew."
+POLL_SECONDS = 30  # for a broker that does not answer while records are read
+
+Start = Literal["earliest", "latest"] | datetime | Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class KafkaSpout:
+    """Records of Kafka topics.
+
+    A record without a value (a tombstone) is passed over, unless `tombstones` is set.
+
+    Args:
+        servers: of any brokers of the cluster, as "host:port,host:port".
+        topics: names; or leave it out and give a pattern.
+        pattern: a regular expression for whole names. Topics are looked up at each plan.
+        scheme: what a record becomes; by default its value as text.
+        schemes: topic -> a scheme of its own.
+        metadata: whether a message also has topic, partition, offset, timestamp, key and headers.
+        tombstones: whether a record without a value is a message with nulls.
+        start: where a new spout begins: the earliest or latest offset, the first record of a time or later,
+            or an offset for each partition ("orders-0": 512). Partitions that come later are read from
+            their beginning.
+        restart: any text. A spout whose text is another than before goes on at `start`, but never behind
+            what it has read.
+        out_of_range: what to do where the next offset is gone: an error, or go on at the earliest one.
+        max_behind: offsets that a partition may lie behind its end; what is older is left out.
+        partition_rows: offsets of one partition that a batch takes at most.
+        committed: whether records of aborted and open transactions are left out.
+
+    Raises:
+        SourceError: what is given does not fit together.
+    """
+
+    servers: str
+    topics: tuple[str, ...] | str = ()
+    pattern: str | None = None
+    scheme: Scheme = field(default_factory=Text)
+    schemes: Mapping[str, Scheme] = field(default_factory=dict)
+    metadata: bool = False
+    tombstones: bool = False
+    start: Start = "earliest"
+    restart: str = ""
+    out_of_range: Literal["error", "earliest"] = "error"
+    max_behind: int | None = None
+    partition_rows: int | None = None
+    committed: bool = True
+
+    def __post_init__(self) -> None:
+        if bool(self.topics) == bool(self.pattern):
+            raise SourceError("KafkaSpout needs topics or a pattern, and not both.")
+        if isinstance(self.start, datetime) and self.start.tzinfo is None:
+            raise SourceError(f"The start {self.start} has no time zone: give one, such as datetime.UTC.")
+        if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
+            raise SourceError(f"start is {self.start!r}: give earliest, latest, a time, or offsets.")
+        for name in ("max_behind", "partition_rows"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise SourceError(f"{name} is {value}: give 1 or more, or leave it out.")
+
+    def message_schema(self, spark: SparkSession) -> StructType:
+        """See `Spout`."""
+        return self._messages(spark, {}).drop("_source_partition", "_source_offset", "_kind", "_error").schema
+
+    def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
+        """See `Spout`. A range has (first, end) offsets of every partition, and the ids of their topics."""
+        topics = self._topics()
+        if not topics:
+            return None
+        position, skipped = self._position(topics, history.newest)
+        ends = self._ends(position)
+        self._check_order(position, ends)
+        if self.max_behind is not None:
+            for partition, end in ends.items():
+                behind = max(position[partition], end - self.max_behind)
+                skipped[partition] = skipped.get(partition, 0) + behind - position[partition]
+                position[partition] = behind
+        waiting = {partition: ends[partition] - first for partition, first in position.items()}
+        taken = shares(waiting, limit, self.partition_rows)
+        new = history.newest is None or history.newest["restart"] != self.restart
+        if not any(taken.values()) and not new:
+            return None
+        offsets = {str(p): [first, first + taken[p]] for p, first in position.items()}
+        ids = {name: topic.id for name, topic in topics.items()}
+        if history.newest is not None:  # what is not there now may come back
+            ids = history.newest["topics"] | ids
+            offsets = {p: [end, end] for p, (_, end) in history.newest["offsets"].items()} | offsets
+        return {
+            "topics": ids,
+            "restart": self.restart,
+            "offsets": offsets,
+            "skipped": {str(p): count for p, count in sorted(skipped.items()) if count},
+        }
+
+    def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
+        """See `Spout`."""
+        spans = {p: span for p, span in spans_of(planned).items() if span[1] > span[0]}
+        self._check_topics(planned)
+        earliest = self._cluster.earliest(spans)
+        held = {p: (max(first, earliest[p]), end) for p, (first, end) in spans.items() if end > earliest[p]}
+        rows = self._messages(spark, held)
+        gone = [
+            (str(p), first, min(end, earliest[p]), earliest[p])
+            for p, (first, end) in spans.items()
+            if first < earliest[p]
+        ]
+        if not gone:
+            return rows
+        schema = "_source_partition string, _first bigint, _end bigint, _earliest bigint"
+        lost = spark.createDataFrame(gone, schema).select(
+            "_source_partition",
+            F.explode(F.sequence("_first", F.col("_end") - 1)).alias("_source_offset"),
+            F.lit(Kind.LOST.value).alias("_kind"),
+            _gone(F.col("_earliest")).alias("_error"),
+        )
+        return rows.unionByName(lost, allowMissingColumns=True)
+
+    def ends(self, planned: Range) -> dict[str, int]:
+        """See `Spout`."""
+        return {str(p): end for p, (first, end) in spans_of(planned).items() if end > first}
+
+    def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
+        """See `Spout`. What is not there any more comes back as lost, with the reason."""
+        self._check_topics(history.newest)
+        wanted = pl.DataFrame(positions).select(partition="source_partition", offset="source_offset")
+        asked = spark.createDataFrame(
+            wanted.rename({"partition": "_source_partition", "offset": "_source_offset"}).to_arrow()
+        )
+        earliest = self._cluster.earliest(Partition.parse(p) for p in wanted["partition"].unique())
+        held = wanted.join(_frame(earliest), on="partition").filter(pl.col("offset") >= pl.col("earliest"))
+        place = ["_source_partition", "_source_offset"]
+        found = reduce(
+            DataFrame.unionByName,
+            [self._messages(spark, spans) for spans in covering(held, MOST_READS)]
+            or [self._messages(spark, {})],
+        )
+        at = F.broadcast(spark.createDataFrame(_frame(earliest).rename({"partition": place[0]}).to_arrow()))
+        there = (
+            F.broadcast(asked).join(found.withColumn("_there", F.lit(True)), place, "left").join(at, place[0])
+        )
+        missing = F.col("_there").isNull()
+        hole = F.lit("compacted away, of a transaction that was aborted, or without a value")
+        reason = F.when(F.col("_source_offset") < F.col("earliest"), _gone(F.col("earliest"))).otherwise(hole)
+        return there.withColumns(
+            {
+                "_kind": F.when(missing, Kind.LOST.value).otherwise(F.col("_kind")),
+                "_error": F.when(missing, reason).otherwise(F.col("_error")),
+            }
+        ).drop("_there", "earliest")
+
+    def backlog(self, history: History) -> Backlog:
+        """See `HasBacklog`. It counts offsets, of which there are at least as many as records."""
+        topics = self._topics()
+        position, skipped = self._position(topics, history.newest)
+        ends = self._ends(position)
+        waiting = {partition: first for partition, first in position.items() if ends[partition] > first}
+        unread = sum(ends[partition] - first for partition, first in waiting.items())
+        for planned in history.every():
+            for partition, count in planned["skipped"].items():
+                skipped[Partition.parse(partition)] = skipped.get(Partition.parse(partition), 0) + count
+        left_out = {"gone or too far behind before they were read": sum(skipped.values())}
+        return Backlog(
+            {"offsets": unread} if unread else {},
+            self._cluster.oldest(waiting, self.committed) if waiting else None,
+            left_out={why: count for why, count in left_out.items() if count},
+        )
+
+    @property
+    def _cluster(self) -> Cluster:
+        return Cluster(self.servers)
+
+    def _topics(self) -> dict[str, Topic]:
+        """The topics that are there now.
+
+        Raises:
+            SourceError: one that was named is not there, or the cluster does not answer.
+        """
+        names = (self.topics,) if isinstance(self.topics, str) else self.topics
+        return self._cluster.topics(self._cluster.names(self.pattern) if self.pattern else names)
+
+    def _position(
+        self, topics: Mapping[str, Topic], newest: Range | None
+    ) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """The next offset of each partition, and how many offsets it passes over there.
+
+        Raises:
+            SourceError: a topic was made anew, or a next offset is gone.
+        """
+        stored = {p: end for p, (_, end) in spans_of(newest).items()} if newest else {}
+        for name, topic in topics.items():
+            if newest and newest["topics"].get(name, topic.id) != topic.id:
+                raise SourceError(
+                    f"The topic {name} was deleted and made anew: its offsets begin again, and would be "
+                    f"taken for those of the former one. {ANEW}"
+                )
+        partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
+        vanished = [p for p in stored if p.topic in topics and p not in partitions]
+        if vanished:
+            raise SourceError(f"The partition {vanished[0]} is not there any more. {ANEW}")
+        earliest = self._cluster.earliest(partitions)
+        begins = newest is None or newest["restart"] != self.restart
+        starts = self._starts(partitions, earliest) if begins else {}
+        found, skipped = {}, {}
+        for partition in partitions:
+            first = earliest[partition]
+            if partition not in stored:
+                found[partition] = max(starts.get(partition, first), first)
+                continue
+            found[partition] = max(stored[partition], starts.get(partition, 0))
+            if found[partition] < first:
+                self._check_gone(partition, stored[partition], first)
+                found[partition] = first
+            skipped[partition] = found[partition] - stored[partition]
+        return found, skipped
+
+    def _check_gone(self, partition: Partition, following: int, earliest: int) -> None:
+        if self.out_of_range == "error":
+            raise SourceError(
+                f"{partition} begins at offset {earliest} now, and {following} would be next: what lies "
+                'between is gone unread. Say out_of_range="earliest" to go on there; `acker status` counts '
+                "what is gone."
+            )
+
+    def _starts(
+        self, partitions: Iterable[Partition], earliest: Mapping[Partition, int]
+    ) -> Mapping[Partition, int]:
+        """Where a new spout begins in each partition."""
+        if self.start == "earliest":
+            return earliest
+        if self.start == "latest":
+            return self._ends(partitions)
+        if isinstance(self.start, datetime):
+            since = self._cluster.since(partitions, self.start)
+            ends = self._ends(partitions)
+            return {p: ends[p] if offset is None else offset for p, offset in since.items()}
+        assert not isinstance(self.start, str)
+        unknown = set(self.start) - {str(partition) for partition in partitions}
+        if unknown:
+            there = ", ".join(map(str, partitions))
+            raise SourceError(f"start names {min(unknown)}, which is no partition of the topics: {there}.")
+        return {Partition.parse(name): offset for name, offset in self.start.items()}
+
+    def _ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return self._cluster.ends(partitions, self.committed)
+
+    def _check_order(self, position: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+        for partition, first in position.items():
+            if first > ends[partition]:
+                raise SourceError(
+                    f"{partition} ends at offset {ends[partition]}, and {first} would be next: records "
+                    f"that were read are gone from its end. {ANEW}"
+                )
+
+    def _check_topics(self, planned: Range | None) -> None:
+        """Refuse to read from topics that are others than those that were planned."""
+        if planned:
+            now = self._cluster.topics(planned["topics"])
+            self._position({n: t for n, t in now.items() if planned["topics"][n] != t.id}, planned)
+
+    def _messages(self, spark: SparkSession, spans: Spans) -> DataFrame:
+        """The messages of some spans; an empty frame of the same columns where there are none."""
+        records = self._records(spark, spans)
+        if not self.tombstones:
+            records = records.where(F.col("value").isNotNull())
+        frames = [self._parsed(spark, records, topic, scheme) for topic, scheme in self.schemes.items()]
+        if self.pattern or not set(self._named()) <= set(self.schemes):
+            frames.append(self._parsed(spark, records, None, self.scheme))
+        merge = lambda one, other: one.unionByName(other, allowMissingColumns=True)  # noqa: E731
+        return reduce(merge, frames)
+
+    def _named(self) -> tuple[str, ...]:
+        return (self.topics,) if isinstance(self.topics, str) else self.topics
+
+    def _parsed(
+        self, spark: SparkSession, records: DataFrame, topic: str | None, scheme: Scheme
+    ) -> DataFrame:
+        mine = F.col("topic") == topic if topic else ~F.col("topic").isin(list(self.schemes))
+        fields, error = scheme.parsed(spark)
+        made = records.where(mine).withColumns({"_fields": fields, "_error": error})
+        names = spark.createDataFrame([], scheme.columns).schema.names
+        return made.select(
+            F.concat_ws("-", "topic", "partition").alias("_source_partition"),
+            F.col("offset").alias("_source_offset"),
+            F.when(F.col("_error").isNotNull(), Kind.REJECT.value).alias("_kind"),
+            "_error",
+            *(F.col("_fields")[name].alias(name) for name in names),
+            *(_metadata() if self.metadata else ()),
+        )
+
+    def _records(self, spark: SparkSession, spans: Spans) -> DataFrame:
+        if not spans:
+            schema = (
+                "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+            )
+            return spark.createDataFrame([], f"{schema}, headers array<struct<key:string,value:binary>>")
+        reader = spark.read.format("kafka").options(
+            **{
+                "kafka.bootstrap.servers": self.servers,
+                "kafka.isolation.level": "read_committed" if self.committed else "read_uncommitted",
+                "assign": by_topic({p: p.number for p in spans}, as_list=True),
+                "startingOffsets": by_topic({p: first for p, (first, _) in spans.items()}),
+                "endingOffsets": by_topic({p: end for p, (_, end) in spans.items()}),
+                "failOnDataLoss": "true",
+                "includeHeaders": str(self.metadata).lower(),
+                "kafkaConsumer.pollTimeoutMs": str(POLL_SECONDS * 1000),
+            }
+        )
+        return reader.load()
+
+
+def _metadata() -> list[Column]:
+    pairs = F.coalesce(F.col("headers"), F.array().cast("array<struct<key:string,value:binary>>"))
+    # Of headers with one name the last counts, as in most of Kafka's tools.
+    last = F.aggregate(
+        pairs,
+        F.create_map().cast("map<string,binary>"),
+        lambda known, each: F.map_concat(
+            F.map_filter(known, lambda key, _: key != each["key"]), F.create_map(each["key"], each["value"])
+        ),
+    )
+    return [
+        *(F.col(name) for name in ("topic", "partition", "offset", "timestamp", "key")),
+        last.alias("headers"),
+    ]
+
+
+def _gone(earliest: Column) -> Column:
+    return F.concat(F.lit("gone from the topic, whose partition begins at offset "), earliest.cast("string"))
+
+
+def _frame(earliest: Mapping[Partition, int]) -> pl.DataFrame:
+    rows = [(str(partition), offset) for partition, offset in earliest.items()]
+    return pl.DataFrame(rows, {"partition": pl.String, "earliest": pl.Int64}, orient="row")

@@ -1,0 +1,67 @@
+"""Spans of offsets: which a batch takes of each partition, and which hold the offsets that are read back."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from acker.kafka import Partition
+
+Spans = Mapping[Partition, tuple[int, int]]  # [first, end) of offsets
+
+
+def spans_of(planned: Mapping[str, Any]) -> dict[Partition, tuple[int, int]]:
+    """The span of each partition in a planned range."""
+    return {Partition.parse(name): (first, end) for name, (first, end) in planned["offsets"].items()}
+
+
+def by_topic(values: Mapping[Partition, Any], as_list: bool = False) -> str:
+    """JSON as Spark's source takes it: topic -> partition -> value, or topic -> partitions."""
+    found: dict[str, dict[str, Any]] = {}
+    for partition, value in values.items():
+        found.setdefault(partition.topic, {})[str(partition.number)] = value
+    return json.dumps({name: list(each.values()) for name, each in found.items()} if as_list else found)
+
+
+def shares(waiting: Mapping[Partition, int], limit: int, most: int | None) -> dict[Partition, int]:
+    """How many offsets of each partition a batch takes: as fair as what each has allows."""
+    found = {}
+    room = limit
+    order = sorted(waiting, key=lambda partition: (waiting[partition], partition))
+    for place, partition in enumerate(order):
+        fair = -(-room // (len(order) - place))  # rounded up: a small limit must not stop the last ones
+        found[partition] = min(waiting[partition], fair, room, most if most is not None else room)
+        room -= found[partition]
+    return found
+
+
+def covering(wanted: pl.DataFrame, most: int) -> list[dict[Partition, tuple[int, int]]]:
+    """Spans that hold all wanted offsets: at most `most` of each partition; the smallest gaps are read along.
+
+    The k-th span of each partition is in the k-th dict, since one scan takes one span of a partition.
+
+    Args:
+        wanted: columns `partition` and `offset`.
+    """
+    gap = pl.col("offset") - pl.col("offset").shift(1)
+    spans = (
+        wanted.select("partition", "offset")
+        .unique()
+        .sort("partition", "offset")
+        .with_columns(gap.over("partition").alias("gap"))
+        .with_columns(
+            wide=(pl.col("gap") > 1)
+            & (pl.col("gap").rank("ordinal", descending=True).over("partition") < most)
+        )
+        .with_columns(number=pl.col("wide").fill_null(False).cum_sum().over("partition"))
+        .group_by("partition", "number")
+        .agg(first=pl.col("offset").min(), end=pl.col("offset").max() + 1)
+        .sort("number", "partition")
+    )
+    found: list[dict[Partition, tuple[int, int]]] = []
+    for partition, number, first, end in spans.rows():
+        if number == len(found):
+            found.append({})
+        found[number][Partition.parse(partition)] = (first, end)
+    return found
