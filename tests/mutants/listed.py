@@ -13,6 +13,7 @@ BATCH = "tests/spark/test_batch.py::"
 CHANGES = "tests/store/test_changes.py::"
 CYCLES = "tests/store/test_cycles.py::"
 HOLDS = "tests/spark/test_holds.py::"
+KAFKA = "tests/kafka/test_kafka_spout.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
 REPLAY = "tests/store/test_replay.py::"
 STORE_MAINTAIN = "tests/store/test_maintain.py::"
@@ -259,6 +260,27 @@ MUTANTS = (
         'again = pl.col("delay").is_not_null()',
         "again = pl.lit(True)",
         scenario("a message whose attempts are used up is a dead letter"),
+    ),
+    Mutant(
+        "a message that was failed for good is tried again",
+        "acker/core/fold.py",
+        ' & ~pl.col("rejected")',
+        "",
+        scenario("a message that is failed for good is a dead letter at once"),
+    ),
+    Mutant(
+        "a record that is gone before its replay is passed over",
+        "acker/spouts/kafka.py",
+        "F.when(missing, Kind.LOST.value)",
+        "F.when(missing, F.lit(None))",
+        (f"{KAFKA}test_what_retention_deleted_is_lost_with_the_earliest_offset_that_is_left",),
+    ),
+    Mutant(
+        "a batch is planned up to records whose transaction is open",
+        "acker/spouts/kafka.py",
+        "self._cluster.ends(partitions, self.committed)",
+        "self._cluster.ends(partitions, False)",
+        (f"{KAFKA}test_what_a_transaction_aborted_is_no_message_and_what_is_open_waits",),
     ),
     Mutant(
         "what has settled lies where a compaction deletes it",
