@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.core.checksums import events_with_checksum
-from acker.core.delta import Store, append_rows
+from acker.core.delta import Store, append_rows, files_of
 from acker.core.fold_job import FoldRequest, run_fold
 from acker.core.ledger import APP, fold_counts
 from acker.core.parquet import collect, columns_of, scan
@@ -37,7 +37,7 @@ def measure_fold(spark: SparkSession, folder: Path, rounds: int, roots: int = RA
     store = Store(str(folder), "fold")
     store.create()
     _append_events(store, spark, roots, RAW_ACKS, batch=1)
-    files = store.require(EVENTS).file_uris()
+    files = files_of(store.require(EVENTS))
 
     # A ledger of its own for every round, made before the time runs.
     ledgers = [Store(str(folder / str(number)), "fold") for number in range(rounds + 1)]
@@ -187,7 +187,7 @@ def _append_events(store: Store, spark: SparkSession, roots: int, acks: int, bat
 def _seal(store: Store, component: str, batch: int) -> None:
     """Append a batch's own row."""
     table = store.require(EVENTS)
-    rows = collect(scan(table.file_uris(), columns_of(EVENTS)).filter(pl.col("component") == component))
+    rows = collect(scan(files_of(table), columns_of(EVENTS)).filter(pl.col("component") == component))
     own = events_with_checksum(rows, component, batch, 0, NOW).head(1)
     append_rows(table, own, f"{component} sealed", batch)
 

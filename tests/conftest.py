@@ -16,7 +16,7 @@ from acker.batches.run import Run
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings
 from acker.testing.session import SHORT_LIVED
-from tests.kit.places import Place, make_empty_store, states
+from tests.kit.places import ODD, Place, make_empty_store, states
 from tests.kit.servers import remote_of
 
 left_out = pytest.StashKey[int]()
@@ -98,10 +98,10 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(tmp_path: Path, spark: SparkSession, empty_store: Path) -> Place:
     """A place of the test's own."""
-    return Place(tmp_path, spark, empty_store)
+    return Place(tmp_path / ODD, spark, empty_store)
 
 
 @pytest.fixture(scope="module")
 def shared_place(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, empty_store: Path) -> Place:
     """A place that the tests of a module share."""
-    return Place(tmp_path_factory.mktemp("place"), spark, empty_store)
+    return Place(tmp_path_factory.mktemp("place") / ODD, spark, empty_store)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import takewhile
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction, write_deltalake
@@ -50,6 +50,20 @@ def path_of(table: DeltaTable) -> str:
     """The path or URI at which a table was opened, as `Store.path` writes it."""
     uri = table.table_uri.rstrip("/")
     return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
+
+
+def files_of(table: DeltaTable, where: str | None = None) -> list[str]:
+    """Paths or URIs of a table's files.
+
+    Args:
+        where: a SQL condition; files that its statistics rule out are left out.
+    """
+    uris = table.file_uris(file_pruning_predicate=where)
+    root = urlsplit(table.table_uri)
+    if root.scheme != "file":
+        return uris
+    # `deltalake` encodes the folder, as in a URI, and leaves what follows as it is on the disk.
+    return [f"{path_of(table)}/{uri.removeprefix('file://').removeprefix(root.path)}" for uri in uris]
 
 
 def said(error: Exception) -> str:

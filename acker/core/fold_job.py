@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from acker.core.checksums import checksum_of_events, checksum_of_ledger
-from acker.core.delta import append_rows
+from acker.core.delta import append_rows, files_of
 from acker.core.events import Kind
 from acker.core.fold import FoldInput, ledger_rows
 from acker.core.integrity import broken_fold, check_batches
@@ -117,7 +117,7 @@ def _new_events(request: FoldRequest) -> pl.DataFrame:
     """
     new = unfolded(request.previous, request.logged)
     table = request.snapshot.require(EVENTS)
-    rows = scan(table.file_uris(file_pruning_predicate=new), columns_of(EVENTS)).filter(pl.sql_expr(new))
+    rows = scan(files_of(table, new), columns_of(EVENTS)).filter(pl.sql_expr(new))
     is_batch = pl.col("kind").eq_missing(pl.lit(Kind.BATCH))
     batches, events = collect(rows.filter(is_batch)), collect(rows.filter(~is_batch))
     folded = request.previous.logged if request.previous else {}

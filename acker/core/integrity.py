@@ -6,7 +6,7 @@ import polars as pl
 from deltalake import DeltaTable
 
 from acker.core.checksums import checksum_of_events, checksum_of_ledger
-from acker.core.delta import RECOVERY_HINT, Store, in_batches, last_number, path_of, query
+from acker.core.delta import RECOVERY_HINT, Store, files_of, in_batches, last_number, path_of, query
 from acker.core.errors import StoreError
 from acker.core.events import Kind
 from acker.core.ledger import Fold
@@ -84,7 +84,7 @@ def check_tables(snapshot: Snapshot, components: Collection[str]) -> None:
                 component=name,
                 table=snapshot.store.path(EVENTS),
             )
-    rows = scan(events.file_uris(), columns_of(EVENTS))
+    rows = scan(files_of(events), columns_of(EVENTS))
     is_batch = pl.col("kind").eq_missing(pl.lit(Kind.BATCH))
     batches = collect(rows.filter(is_batch))
     new = {(name, n) for name, last in logged.items() for n in range(folded.get(name, 0) + 1, last + 1)}
@@ -97,7 +97,7 @@ def _check_folds(store: Store, fold: Fold) -> None:
     ledger = fold.ledger
 
     def rows(where: str) -> pl.LazyFrame:  # of a partition, whose column is in no file
-        return scan(ledger.file_uris(file_pruning_predicate=where), columns_of(LEDGER))
+        return scan(files_of(ledger, where), columns_of(LEDGER))
 
     of_roots, checksum = pl.col("root_id").is_not_null(), checksum_of_ledger().alias("checksum")
     settled = rows("live_in IS NULL").filter(pl.col("fold") <= fold.number)

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.delta import RECOVERY_HINT, Store, last_number, path_of, query
+from acker.core.delta import RECOVERY_HINT, Store, files_of, last_number, path_of, query
 from acker.core.errors import StoreError
 from acker.core.parquet import columns_of, scan
 from acker.core.schemas import LEDGER
@@ -90,7 +90,7 @@ def live_rows(fold: Fold | None) -> pl.LazyFrame:
     """Pending and retrying rows of a fold."""
     if fold is None:
         return scan([], columns_of(LEDGER))
-    files = fold.ledger.file_uris(file_pruning_predicate=f"live_in = {fold.number}")
+    files = files_of(fold.ledger, f"live_in = {fold.number}")
     return scan(files, columns_of(LEDGER))
 
 
@@ -98,7 +98,7 @@ def settled_rows(fold: Fold | None) -> pl.LazyFrame:
     """Settled rows of all folds up to one."""
     if fold is None:
         return scan([], columns_of(LEDGER))
-    files = fold.ledger.file_uris(file_pruning_predicate="live_in IS NULL")
+    files = files_of(fold.ledger, "live_in IS NULL")
     return scan(files, columns_of(LEDGER)).filter(
         pl.col("live_in").is_null() & (pl.col("fold") <= fold.number)
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.delta import RECOVERY_HINT, arrow_table, in_batches, path_of, query
+from acker.core.delta import RECOVERY_HINT, arrow_table, files_of, in_batches, path_of, query
 from acker.core.errors import StoreError
 from acker.core.events import State
 from acker.core.ledger import live_rows
@@ -67,7 +67,7 @@ class Rows:
         found = _columns(component_of(name), table)
         columns = {name: kind for name, kind in _STREAM.items() if name in found}
         where = in_batches(batches)
-        return cls(pl.Schema(columns), table.file_uris(file_pruning_predicate=where), where)
+        return cls(pl.Schema(columns), files_of(table, where), where)
 
 
 def _columns(name: str, table: DeltaTable) -> set[str]:

@@ -11,7 +11,7 @@ import polars as pl
 from pyspark.errors import PySparkException
 
 from acker.batches.run import Run
-from acker.core.delta import query
+from acker.core.delta import files_of, query
 from acker.core.errors import StoreError
 from acker.core.ledger import read_fold
 from acker.core.quoting import sql_name
@@ -66,7 +66,7 @@ def _delete(run: Run, name: str, gone: str) -> None:
     path = run.store.path(name)
     for _ in range(_TRIES):
         table = run.store.open(name)
-        if table is None or not table.file_uris(file_pruning_predicate=gone):
+        if table is None or not files_of(table, gone):
             return
         try:
             run.spark.sql(f"DELETE FROM delta.{sql_name(path)} WHERE {gone}")

@@ -17,6 +17,8 @@ from acker.core.ledger import NOW, newest_fold
 from acker.reports.status import status_report
 from acker.topology.topology import Topology
 
+ODD = "a place, 50% wörds"  # a folder's name that has to be encoded in a URI
+
 
 def make_empty_store(folder: Path) -> Path:
     """The tables of a store without rows. Copying them takes milliseconds, creating them seconds."""
@@ -42,6 +44,7 @@ class Place:
     """One test's folder and clock, and short ways to fill and read the tables in it."""
 
     def __init__(self, folder: Path, spark: SparkSession, empty_store: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         self.spark = spark
         self.clock = Clock()

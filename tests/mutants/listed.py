@@ -329,8 +329,8 @@ MUTANTS = (
     Mutant(
         "the live rows of a fold are read as of now",
         "acker/core/ledger.py",
-        '    files = fold.ledger.file_uris(file_pruning_predicate=f"live_in =',
-        '    files = DeltaTable(fold.ledger.table_uri).file_uris(file_pruning_predicate=f"live_in =',
+        '    files = files_of(fold.ledger, f"live_in =',
+        '    files = files_of(DeltaTable(fold.ledger.table_uri), f"live_in =',
         (f"{JOB}test_a_fold_is_read_as_it_was_although_a_later_one_was_compacted_since",),
     ),
     Mutant(

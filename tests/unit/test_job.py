@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from acker.core.checksums import events_with_checksum
-from acker.core.delta import Store, append_rows, query
+from acker.core.delta import Store, append_rows, files_of, query
 from acker.core.errors import StoreError
 from acker.core.events import Event, LedgerRow, State
 from acker.core.fold_job import FoldRequest, run_fold
@@ -149,7 +149,7 @@ def test_live_messages_are_counted_without_a_look_at_history(store: Store) -> No
 
 
 def test_a_fold_whose_events_are_gone_says_which_file_and_commits_nothing(store: Store) -> None:
-    (first, _) = sorted(store.require(EVENTS).file_uris(), key=lambda file: Path(file).stat().st_mtime)
+    (first, _) = sorted(files_of(store.require(EVENTS)), key=lambda file: Path(file).stat().st_mtime)
     Path(first).unlink()
     with pytest.raises(StoreError, match=Path(first).name):
         run_fold(request(store, 1))
