@@ -157,7 +157,8 @@ def _backlog(source: dict[str, Any]) -> str:
 def _positions(rows: list[dict[str, Any]]) -> str:
     """How far a spout's partitions are: the only one, or how many there are and which are furthest behind."""
     if len(rows) == 1:
-        return f"emitted up to {rows[0]['emitted_upto']:,}, committed up to {_committed(rows[0])}"
+        end = "" if rows[0]["end"] is None else f" of {rows[0]['end']:,}"
+        return f"emitted up to {rows[0]['emitted_upto']:,}{end}, committed up to {_committed(rows[0])}"
     behind = sorted((row for row in rows if row["behind"]), key=lambda row: -row["behind"])
     furthest = ", ".join(
         f"{row['source_partition']} ({_committed(row)} of {row['emitted_upto']:,})"

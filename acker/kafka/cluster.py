@@ -3,7 +3,8 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -72,10 +73,14 @@ class Cluster:
         if not names:
             return {}
         asked = TopicCollection(sorted(names))
-        admin = self._admin()  # its answers go with it
+        admin = self.admin()
         futures = admin.describe_topics(asked, request_timeout=ANSWER_SECONDS)
-        found = {name: self._answer(f"topic {name}", future.result) for name, future in futures.items()}
-        return {name: Topic(name, str(each.topic_id), len(each.partitions)) for name, each in found.items()}
+        found = {}
+        for name, future in futures.items():
+            with clearly(self, f"topic {name}"):
+                each = future.result()
+            found[name] = Topic(name, str(each.topic_id), len(each.partitions))
+        return found
 
     def names(self, pattern: str) -> list[str]:
         """The topics whose whole names fit a regular expression, Kafka's own left out.
@@ -83,8 +88,9 @@ class Cluster:
         Raises:
             SourceError: the cluster does not answer.
         """
-        admin = self._admin()
-        found = self._answer("the list of topics", lambda: admin.list_topics(timeout=ANSWER_SECONDS))
+        admin = self.admin()
+        with clearly(self, "the list of topics"):
+            found = admin.list_topics(timeout=ANSWER_SECONDS)
         return sorted(name for name in found.topics if re.fullmatch(pattern, name) and name[:2] != "__")
 
     def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -139,33 +145,33 @@ class Cluster:
         if not specs:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        admin = self._admin()
+        admin = self.admin()
         futures = admin.list_offsets(
             {TopicPartition(*partition): spec for partition, spec in specs.items()},
             isolation_level=level,
             request_timeout=ANSWER_SECONDS,
         )
-        found = {Partition(at.topic, at.partition): future for at, future in futures.items()}
-        return {
-            partition: self._answer(f"partition {partition}", future.result).offset
-            for partition, future in found.items()
-        }
+        found = {}
+        for at, future in futures.items():
+            partition = Partition(at.topic, at.partition)
+            with clearly(self, f"partition {partition}"):
+                found[partition] = future.result().offset
+        return found
 
-    def _admin(self) -> AdminClient:
+    def admin(self) -> AdminClient:
+        """A client of its own, with which its answers go."""
         return AdminClient(
             {"bootstrap.servers": self.servers, "socket.timeout.ms": int(ANSWER_SECONDS * 1000)}, logger=_log
         )
 
-    def _answer(self, asked: str, ask: Callable[[], Any]) -> Any:
-        """What the cluster answers.
 
-        Raises:
-            SourceError: it does not, or refuses.
-        """
-        try:
-            return ask()
-        except KafkaException as error:
-            raise SourceError(f"Kafka at {self.servers}, asked for {asked}: {_said(error)}") from error
+@contextmanager
+def clearly(cluster: Cluster, asked: str) -> Iterator[None]:
+    """Raise a SourceError where the cluster does not answer, or refuses."""
+    try:
+        yield
+    except KafkaException as error:
+        raise SourceError(f"Kafka at {cluster.servers}, asked for {asked}: {_said(error)}") from error
 
 
 def _said(error: KafkaException) -> str:

@@ -8,6 +8,7 @@ from acker.core.ledger import Fold, fold_counts, highest_attempt
 from acker.core.retry import delay_after
 from acker.core.schemas import EVENTS, component_of
 from acker.journal.journal import Journal
+from acker.operations.commit import commit_offsets
 from acker.operations.notify import call_hooks
 from acker.targets.base import published_fold
 from acker.topology.topology import Topology
@@ -49,6 +50,7 @@ def fold(run: Run) -> Fold:
     run.emit_progress("folded", "acker", result.number, **fold_counts(result))
     if is_ours:
         call_hooks(run.topology.hooks, run.topology.name, previous, result)
+        commit_offsets(run.topology, run.snapshot())
     return result
 
 

@@ -20,6 +20,7 @@ class SourceBacklog:
     oldest: datetime | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
     unknown: str | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
 
 
 def amounts(unread: Mapping[str, int]) -> str:
@@ -63,4 +64,4 @@ def _backlog(spout: SpoutComponent, journal: Journal) -> SourceBacklog:
         return SourceBacklog(spout.name, None, unknown=f"{type(error).__name__}: {error}")
     if found is None:
         return SourceBacklog(spout.name, None, unknown="the spout cannot tell")
-    return SourceBacklog(spout.name, found.unread, found.oldest, found.left_out)
+    return SourceBacklog(spout.name, found.unread, found.oldest, found.left_out, ends=found.ends)

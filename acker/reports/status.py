@@ -11,7 +11,7 @@ from acker.core.ledger import NOW, live_counts
 from acker.core.schemas import LEDGER
 from acker.core.snapshot import Snapshot
 from acker.journal.journal import Journal
-from acker.reports.offsets import partition_offsets
+from acker.operations.offsets import partition_offsets
 from acker.reports.sources import source_backlogs
 from acker.targets.base import published_fold
 from acker.topology.topology import Topology
@@ -28,14 +28,20 @@ def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, 
         }
         for publication in topology.publications.values()
     ]
+    sources = source_backlogs(topology, journal)
+    ends = {each.spout: each.ends for each in sources}
+    positions = [
+        {**asdict(each), "end": ends[each.spout].get(each.source_partition)}
+        for each in partition_offsets(topology, journal)
+    ]
     return {
         "topology": topology.name,
         "store": store.uri,
         **acker_status(journal, now),
         "components": [_component_status(journal, component) for component in topology.order()],
         "published": publications,
-        "positions": [asdict(each) for each in partition_offsets(topology, journal)],
-        "sources": [asdict(each) for each in source_backlogs(topology, journal)],
+        "positions": positions,
+        "sources": [{k: v for k, v in asdict(each).items() if k != "ends"} for each in sources],
     }
 
 

@@ -1,11 +1,12 @@
 """Spouts: sources that can be read onwards and read back by position. One source a file."""
 
-from acker.spouts.base import Backlog, HasBacklog, History, Range, Spout, check_json
+from acker.spouts.base import Backlog, Committing, HasBacklog, History, Range, Spout, check_json
 from acker.spouts.delta import DeltaSpout
 from acker.spouts.files import FileSpout
 
 __all__ = [
     "Backlog",
+    "Committing",
     "DeltaSpout",
     "FileSpout",
     "HasBacklog",

@@ -33,11 +33,13 @@ class Backlog:
         oldest: when the oldest of it came into the source (UTC); None where nothing is unread, or unknown.
         left_out: what the spout will never read: why -> how much of it, in the first unit that the source
             is counted in.
+        ends: partition -> one past the last position that is there, of a source that can tell.
     """
 
     unread: Mapping[str, int]
     oldest: datetime | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
+    ends: Mapping[str, int] = field(default_factory=dict)
 
 
 class Spout(Protocol):
@@ -78,6 +80,22 @@ class HasBacklog(Protocol):
 
         Raises:
             SourceError: the source cannot be looked at.
+        """
+
+
+@runtime_checkable
+class Committing(Protocol):
+    """A source that is told after each fold how far all of its messages are settled."""
+
+    @property
+    def commits(self) -> bool:
+        """Whether it is to be told."""
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """Take note: partition -> one past the last position before the first message that is not settled.
+
+        Raises:
+            SourceError: it cannot; the fold stands all the same.
         """
 
 

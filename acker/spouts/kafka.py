@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from acker.core.errors import SourceError
 from acker.core.events import Kind
-from acker.kafka import Cluster, Partition, Topic
+from acker.kafka import Cluster, Partition, Topic, groups
 from acker.spouts.base import Backlog, History, Range
 from acker.spouts.kafka_spans import Spans, by_topic, covering, shares, spans_of
 from acker.spouts.schemes import Scheme, Text
@@ -52,6 +52,8 @@ class KafkaSpout:
         max_behind: offsets that a partition may lie behind its end; what is older is left out.
         partition_rows: offsets of one partition that a batch takes at most.
         committed: whether records of aborted and open transactions are left out.
+        group: a consumer group without members, to which each fold commits how far all messages are
+            settled, so that monitors of lag see it. Nothing is read from it.
 
     Raises:
         SourceError: what is given does not fit together.
@@ -70,6 +72,7 @@ class KafkaSpout:
     max_behind: int | None = None
     partition_rows: int | None = None
     committed: bool = True
+    group: str | None = None
 
     def __post_init__(self) -> None:
         if bool(self.topics) == bool(self.pattern):
@@ -188,7 +191,19 @@ class KafkaSpout:
             {"offsets": unread} if unread else {},
             self._cluster.oldest(waiting, self.committed) if waiting else None,
             left_out={why: count for why, count in left_out.items() if count},
+            ends={str(partition): end for partition, end in ends.items()},
         )
+
+    @property
+    def commits(self) -> bool:
+        """See `Committing`."""
+        return self.group is not None
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """See `Committing`."""
+        if self.group is not None:
+            parsed = {Partition.parse(name): offset for name, offset in offsets.items()}
+            groups.commit(self._cluster, self.group, parsed)
 
     @property
     def _cluster(self) -> Cluster:

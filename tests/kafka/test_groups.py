@@ -1,0 +1,62 @@
+"""Offsets that folds commit to a consumer group: seen by any client, and never past what is not settled."""
+
+import logging
+
+from confluent_kafka import Consumer, TopicPartition
+
+from acker.kafka import Cluster, Partition, groups
+from acker.operations.cycle import drain, run_cycle
+from acker.reports.status import status_report
+from tests.kafka.test_kafka_topology import orders
+from tests.kit.waiting import wait_for
+
+
+def seen(broker, group, topic, partitions=1):
+    """The offsets of a group as a client of Kafka's sees them; -1001 where there is none."""
+    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": group})
+    try:
+        asked = [TopicPartition(topic, number) for number in range(partitions)]
+        return [each.offset for each in consumer.committed(asked, 10)]
+    finally:
+        consumer.close()
+
+
+def test_each_fold_commits_up_to_the_first_message_that_is_not_settled(place, broker, topic):
+    one = topic(partitions=2)
+    one.add(*(f'{{"id": {n}}}' for n in (1, 3, 2, 5)))
+    one.add('{"id": 7}', partition=1)
+    one.add_in_transaction('{"id": 9}', end="commit", partition=1)  # and its marker, which is no message
+    topology, marker = orders(place, broker.servers, one.name, group=f"{one.name}-watched")
+    run = place.run(topology)
+    run_cycle(run)
+    assert seen(broker, f"{one.name}-watched", one.name, 2) == [2, 3]
+    one.add('{"id": 11}')
+    marker.touch()
+    drain(run, sleep=place.clock.advance)
+    one.add('{"id": 13}')
+    assert seen(broker, f"{one.name}-watched", one.name, 2) == [5, 3]
+    told = status_report(topology, run.store, place.clock())["positions"]
+    assert [(row["end"], row["emitted_upto"], row["committed_upto"]) for row in told] == [
+        (6, 5, 5),
+        (3, 3, 3),
+    ]
+    at = {Partition(one.name, 0): 5, Partition(one.name, 1): 3}
+    assert groups.committed(Cluster(broker.servers), f"{one.name}-watched") == at
+
+
+def test_a_group_with_members_is_told_and_the_fold_stands(place, broker, topic, caplog):
+    one = topic()
+    one.add('{"id": 1}')
+    group = f"{one.name}-taken"
+    member = Consumer({"bootstrap.servers": broker.servers, "group.id": group, "enable.auto.commit": False})
+    member.subscribe([one.name])
+    wait_for(lambda: member.poll(1) is not None or member.assignment(), 0.1)
+    topology, _ = orders(place, broker.servers, one.name, group=group)
+    run = place.run(topology)
+    with caplog.at_level(logging.ERROR):
+        run_cycle(run)
+    assert f"The consumer group {group} has members, so its offsets are theirs" in caplog.text
+    assert place.rows("checked") == [(1,)]
+    member.close()
+    run_cycle(run)
+    assert seen(broker, group, one.name) == [1]
