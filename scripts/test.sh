@@ -54,8 +54,8 @@ count() { # what has become of the tests of all parts together
 
 set -m # each part is a process group, and does not ignore SIGINT
 # So divided the parts end at about the same time.
-run faults tests/faults tests/dags "$@"
-run spark tests/spark tests/kafka tests/pipeline "$@"
+run faults tests/faults tests/dags tests/kafka "$@"
+run spark tests/spark tests/pipeline "$@"
 run others --ignore=tests/faults --ignore=tests/dags \
     --ignore=tests/spark --ignore=tests/kafka --ignore=tests/pipeline "$@"
 set +m

@@ -51,6 +51,7 @@ def test_a_topic_that_is_not_there_is_named(broker):
         Cluster(broker.servers).topics(["nowhere"])
 
 
+@pytest.mark.extended
 def test_a_broker_that_is_down_is_named_within_half_a_minute():
     began = time.monotonic()
     with pytest.raises(SourceError, match=r"Kafka at 127\.0\.0\.1:9, asked for topic orders: "):

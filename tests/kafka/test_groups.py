@@ -2,6 +2,7 @@
 
 import logging
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from acker.kafka import Cluster, Partition, groups
@@ -44,6 +45,7 @@ def test_each_fold_commits_up_to_the_first_message_that_is_not_settled(place, br
     assert groups.committed(Cluster(broker.servers), f"{one.name}-watched") == at
 
 
+@pytest.mark.extended
 def test_a_group_with_members_is_told_and_the_fold_stands(place, broker, topic, caplog):
     one = topic()
     one.add('{"id": 1}')
