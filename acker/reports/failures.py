@@ -25,7 +25,7 @@ class Failure:
         component: that failed them; None where no component did, as for a timeout.
         reason: its first line.
         state: `retrying`, `dead_letter` or `lost`; `failed` of batches, which no fold has judged yet.
-        count: of messages; of a report on folds, of attempts.
+        count: of messages.
         sample: the message with the lowest position.
     """
 
@@ -46,7 +46,7 @@ class Failures:
     Args:
         commonest: the commonest first.
         kinds: how many there are, of which `commonest` has the first.
-        count: messages, or attempts, of all kinds.
+        count: messages of all kinds.
     """
 
     commonest: tuple[Failure, ...]
@@ -85,9 +85,9 @@ def nothing_passed(snapshot: Snapshot, after: int) -> bool:
 
 
 def commonest_failures(snapshot: Snapshot, after: int, upto: int, limit: int = COMMONEST) -> Failures:
-    """The attempts that failed in the folds (after, upto], by component, reason and outcome.
+    """The messages that failed in the folds (after, upto], by component, reason and outcome.
 
-    Attempts that a later one superseded are left out.
+    Of a message the last attempt that failed there counts. Attempts that a later one superseded do not.
 
     Args:
         limit: at most so many kinds, 1 or more.
@@ -98,11 +98,15 @@ def commonest_failures(snapshot: Snapshot, after: int, upto: int, limit: int = C
     rows = f"""
         mine AS (SELECT * FROM ledger WHERE fold > {after} AND fold <= {upto} AND live_in IS NULL),
         given_up AS (SELECT root_id AS root FROM mine WHERE state = 'dead_letter'),
-        failed AS (
+        attempts AS (
             SELECT * FROM mine WHERE state IN ('dead_letter', 'lost')
             UNION ALL BY NAME
             SELECT * REPLACE ('retrying' AS state) FROM mine LEFT ANTI JOIN given_up ON root_id = root
-            WHERE state IN ('failed', 'timed_out') AND reason NOT LIKE 'superseded by attempt %')"""
+            WHERE state IN ('failed', 'timed_out') AND reason NOT LIKE 'superseded by attempt %'),
+        numbered AS (SELECT *, row_number() OVER (
+            PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC, fold DESC) AS place
+            FROM attempts),
+        failed AS (SELECT * FROM numbered WHERE place = 1)"""
     return _grouped(snapshot, rows, limit)
 
 

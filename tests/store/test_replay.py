@@ -21,7 +21,7 @@ from acker.operations.fold import fold
 from acker.operations.replay import DryRun, dry_run, plan_by_hand, plan_due, replay_by_hand
 from acker.operations.selection import Selection, select
 from acker.reports.audit import audit_report
-from acker.reports.failures import nothing_passed
+from acker.reports.failures import commonest_failures, nothing_passed
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
 BROKEN = "it's broken"
@@ -268,6 +268,8 @@ def test_nothing_has_passed_where_all_that_is_new_failed_and_nothing_else_is_sai
     place.clock.advance(60)
     run_cycle(run)
     assert not nothing_passed(run.snapshot(), after=1)  # they are dead letters now, and were not new
+    found = commonest_failures(run.snapshot(), after=0, upto=2)
+    assert [(each.state, each.count) for each in found.commonest] == [("dead_letter", 2)]
     place.add("numbers", id=[4, 5])
     run_cycle(run)
     assert not nothing_passed(run.snapshot(), after=2)  # 4 failed, 5 passed
