@@ -85,7 +85,10 @@ class HasBacklog(Protocol):
 
 @runtime_checkable
 class Committing(Protocol):
-    """A source that is told after each fold how far all of its messages are settled."""
+    """A source that is told after each fold how far all of its messages are settled.
+
+    Each of its ranges names every partition that it has read from so far.
+    """
 
     @property
     def commits(self) -> bool:

@@ -123,7 +123,7 @@ class KafkaSpout:
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
         """See `Spout`."""
         spans = {p: span for p, span in spans_of(planned).items() if span[1] > span[0]}
-        self._check_topics(planned)
+        self._check_topics(spans, planned)
         earliest = self._cluster.earliest(spans)
         held = {p: (max(first, earliest[p]), end) for p, (first, end) in spans.items() if end > earliest[p]}
         rows = self._messages(spark, held)
@@ -145,16 +145,17 @@ class KafkaSpout:
 
     def ends(self, planned: Range) -> dict[str, int]:
         """See `Spout`."""
-        return {str(p): end for p, (first, end) in spans_of(planned).items() if end > first}
+        return {str(p): end for p, (_, end) in spans_of(planned).items()}
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """See `Spout`. What is not there any more comes back as lost, with the reason."""
-        self._check_topics(history.newest)
         wanted = pl.DataFrame(positions).select(partition="source_partition", offset="source_offset")
+        partitions = [Partition.parse(name) for name in wanted["partition"].unique().sort()]
+        self._check_topics(partitions, history.newest)
         asked = spark.createDataFrame(
             wanted.rename({"partition": "_source_partition", "offset": "_source_offset"}).to_arrow()
         )
-        earliest = self._cluster.earliest(Partition.parse(p) for p in wanted["partition"].unique())
+        earliest = self._cluster.earliest(partitions)
         held = wanted.join(_frame(earliest), on="partition").filter(pl.col("offset") >= pl.col("earliest"))
         place = ["_source_partition", "_source_offset"]
         found = reduce(
@@ -227,12 +228,7 @@ class KafkaSpout:
             SourceError: a topic was made anew, or a next offset is gone.
         """
         stored = {p: end for p, (_, end) in spans_of(newest).items()} if newest else {}
-        for name, topic in topics.items():
-            if newest and newest["topics"].get(name, topic.id) != topic.id:
-                raise SourceError(
-                    f"The topic {name} was deleted and made anew: its offsets begin again, and would be "
-                    f"taken for those of the former one. {ANEW}"
-                )
+        self._check_same(topics, newest)
         partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
         vanished = [p for p in stored if p.topic in topics and p not in partitions]
         if vanished:
@@ -291,11 +287,17 @@ class KafkaSpout:
                     f"that were read are gone from its end. {ANEW}"
                 )
 
-    def _check_topics(self, planned: Range | None) -> None:
+    def _check_same(self, topics: Mapping[str, Topic], newest: Range | None) -> None:
+        for name, topic in topics.items():
+            if newest and newest["topics"].get(name, topic.id) != topic.id:
+                raise SourceError(
+                    f"The topic {name} was deleted and made anew: its offsets begin again, and would be "
+                    f"taken for those of the former one. {ANEW}"
+                )
+
+    def _check_topics(self, partitions: Iterable[Partition], planned: Range | None) -> None:
         """Refuse to read from topics that are others than those that were planned."""
-        if planned:
-            now = self._cluster.topics(planned["topics"])
-            self._position({n: t for n, t in now.items() if planned["topics"][n] != t.id}, planned)
+        self._check_same(self._cluster.topics({partition.topic for partition in partitions}), planned)
 
     def _messages(self, spark: SparkSession, spans: Spans) -> DataFrame:
         """The messages of some spans; an empty frame of the same columns where there are none."""

@@ -117,7 +117,8 @@ def test_what_was_deleted_unread_stops_the_spout_or_is_counted(broker, topic):
     lenient = replace(spout, out_of_range="earliest")
     second = plan(lenient, first)
     assert (offsets(second), second["skipped"]) == ({"0": (3, 4)}, {f"{one.name}-0": 2})
-    told = Backlog({}, left_out={"gone or too far behind before they were read": 2})
+    left_out = {"gone or too far behind before they were read": 2}
+    told = Backlog({}, left_out=left_out, ends={f"{one.name}-0": 4})
     assert lenient.backlog(after(first, second)) == told
 
 
@@ -250,11 +251,11 @@ def test_what_is_unread_is_counted_and_its_age_is_told(broker, topic):
     one.add("a", timestamp=2_000_000)
     one.add("b", "c", partition=1, timestamp=1_000_000)
     spout = KafkaSpout(broker.servers, one.name)
-    assert spout.backlog(NEW) == Backlog({"offsets": 3}, datetime.fromtimestamp(1_000, UTC))
-    assert spout.backlog(after(plan(spout, limit=2))) == Backlog(
-        {"offsets": 1}, datetime.fromtimestamp(1_000, UTC)
-    )
-    assert spout.backlog(after(plan(spout))) == Backlog({})
+    ends = {f"{one.name}-0": 1, f"{one.name}-1": 2}
+    oldest = datetime.fromtimestamp(1_000, UTC)
+    assert spout.backlog(NEW) == Backlog({"offsets": 3}, oldest, ends=ends)
+    assert spout.backlog(after(plan(spout, limit=2))) == Backlog({"offsets": 1}, oldest, ends=ends)
+    assert spout.backlog(after(plan(spout))) == Backlog({}, ends=ends)
 
 
 @pytest.mark.parametrize(

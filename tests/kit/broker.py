@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from acker.runtime.jars import fetched
 from acker.runtime.java import java_command
+from tests.kit.waiting import wait_for
 
 _LIST = Path(__file__).with_name("broker.xml")
 _START_SECONDS = 60
@@ -69,6 +70,7 @@ class Broker:
         config = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in settings.items()}
         admin = self.admin  # its answers go with it
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result()
+        wait_for(lambda: name in admin.list_topics(timeout=10).topics, 0.05)  # the broker hears of it later
         return Records(self, name)
 
     @property

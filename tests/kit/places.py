@@ -86,4 +86,5 @@ def states(run: Run) -> list[tuple[int, int, str]]:
 def upto(run: Run) -> list[tuple[Any, ...]]:
     """(spout, partition, emitted_upto, committed_upto, behind) of each partition, as `status` says."""
     found = status_report(run.topology, run.store, run.clock())["positions"]
-    return [tuple(position.values()) for position in found]
+    names = ("spout", "source_partition", "emitted_upto", "committed_upto", "behind")
+    return [tuple(position[name] for name in names) for position in found]
