@@ -18,6 +18,7 @@ from acker.components.base import Component
 from acker.core.delta import Store
 from acker.core.ledger import fold_counts, live_counts
 from acker.journal.journal import Journal
+from acker.kafka.connections import look_up_with
 from acker.operations import compact as maintain
 from acker.operations import cycle, replay
 from acker.operations import fold as acking
@@ -45,6 +46,7 @@ def open_run(topology: str, spark: SparkSession | None = None) -> Run:
         spark: the session; None for a step that needs none.
     """
     settings = Settings.from_env()
+    look_up_with(_kafka_connection)
     found = load_topology(topology, settings)
     store = Store(settings.store, found.name)
     store.create()
@@ -56,6 +58,17 @@ def open_run(topology: str, spark: SparkSession | None = None) -> Run:
         return spark or connect(settings)
 
     return Run(found, store, connected, on_step=_log_step)
+
+
+def _kafka_connection(name: str) -> dict[str, Any] | None:
+    """The extra of a connection that Airflow knows."""
+    from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        return dict(Connection.get(name).extra_dejson)
+    except AirflowNotFoundException:
+        return None
 
 
 def _log_step(step: Step) -> None:

@@ -1,5 +1,1 @@
-"""A Kafka cluster as it is looked at and written to without Spark."""
-
-from acker.kafka.cluster import Cluster, Partition, Topic
-
-__all__ = ["Cluster", "Partition", "Topic"]
+"""A Kafka cluster without Spark: how it is reached, what it holds, and consumer groups."""

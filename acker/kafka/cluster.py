@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -60,9 +60,11 @@ class Cluster:
 
     Args:
         servers: of any of its brokers, as "host:port,host:port".
+        settings: further ones of librdkafka, such as a login.
     """
 
     servers: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """Some topics by their names.
@@ -118,6 +120,7 @@ class Cluster:
         """
         consumer = Consumer(
             {
+                **self.settings,
                 "bootstrap.servers": self.servers,
                 "group.id": "acker-look",  # which it does not join
                 "enable.auto.commit": False,
@@ -160,9 +163,8 @@ class Cluster:
 
     def admin(self) -> AdminClient:
         """A client of its own, with which its answers go."""
-        return AdminClient(
-            {"bootstrap.servers": self.servers, "socket.timeout.ms": int(ANSWER_SECONDS * 1000)}, logger=_log
-        )
+        own = {"bootstrap.servers": self.servers, "socket.timeout.ms": str(int(ANSWER_SECONDS * 1000))}
+        return AdminClient({**self.settings, **own}, logger=_log)
 
 
 @contextmanager

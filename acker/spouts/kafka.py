@@ -14,7 +14,9 @@ from pyspark.sql.types import StructType
 
 from acker.core.errors import SourceError
 from acker.core.events import Kind
-from acker.kafka import Cluster, Partition, Topic, groups
+from acker.kafka import groups
+from acker.kafka.cluster import Cluster, Partition, Topic
+from acker.kafka.connections import connection, java_options
 from acker.spouts.base import Backlog, History, Range
 from acker.spouts.kafka_spans import Spans, by_topic, covering, shares, spans_of
 from acker.spouts.schemes import Scheme, Text
@@ -36,7 +38,7 @@ class KafkaSpout:
     A record without a value (a tombstone) is passed over, unless `tombstones` is set.
 
     Args:
-        servers: of any brokers of the cluster, as "host:port,host:port".
+        servers: of any brokers of the cluster, as "host:port,host:port"; empty where a connection says so.
         topics: names; or leave it out and give a pattern.
         pattern: a regular expression for whole names. Topics are looked up at each plan.
         scheme: what a record becomes; by default its value as text.
@@ -54,12 +56,14 @@ class KafkaSpout:
         committed: whether records of aborted and open transactions are left out.
         group: a consumer group without members, to which each fold commits how far all messages are
             settled, so that monitors of lag see it. Nothing is read from it.
+        connection: the name of an Airflow connection of type `kafka` with librdkafka's configuration in its
+            extra, which holds what is secret.
 
     Raises:
         SourceError: what is given does not fit together.
     """
 
-    servers: str
+    servers: str = ""
     topics: tuple[str, ...] | str = ()
     pattern: str | None = None
     scheme: Scheme = field(default_factory=Text)
@@ -73,8 +77,11 @@ class KafkaSpout:
     partition_rows: int | None = None
     committed: bool = True
     group: str | None = None
+    connection: str | None = None
 
     def __post_init__(self) -> None:
+        if bool(self.servers) == (self.connection is not None):
+            raise SourceError("KafkaSpout needs servers or a connection, and not both.")
         if bool(self.topics) == bool(self.pattern):
             raise SourceError("KafkaSpout needs topics or a pattern, and not both.")
         if isinstance(self.start, datetime) and self.start.tzinfo is None:
@@ -208,7 +215,11 @@ class KafkaSpout:
 
     @property
     def _cluster(self) -> Cluster:
-        return Cluster(self.servers)
+        settings = self._settings()
+        return Cluster(settings["bootstrap.servers"], settings)
+
+    def _settings(self) -> dict[str, str]:
+        return {"bootstrap.servers": self.servers} if self.connection is None else connection(self.connection)
 
     def _topics(self) -> dict[str, Topic]:
         """The topics that are there now.
@@ -337,7 +348,7 @@ class KafkaSpout:
             return spark.createDataFrame([], f"{schema}, headers array<struct<key:string,value:binary>>")
         reader = spark.read.format("kafka").options(
             **{
-                "kafka.bootstrap.servers": self.servers,
+                **{f"kafka.{name}": value for name, value in java_options(self._settings()).items()},
                 "kafka.isolation.level": "read_committed" if self.committed else "read_uncommitted",
                 "assign": by_topic({p: p.number for p in spans}, as_list=True),
                 "startingOffsets": by_topic({p: first for p, (first, _) in spans.items()}),

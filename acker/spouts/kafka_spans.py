@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from acker.kafka import Partition
+from acker.kafka.cluster import Partition
 
 Spans = Mapping[Partition, tuple[int, int]]  # [first, end) of offsets
 

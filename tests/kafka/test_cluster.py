@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from acker.core.errors import SourceError
-from acker.kafka import Cluster, Partition
+from acker.kafka.cluster import Cluster, Partition
 from tests.kit.waiting import wait_for
 
 

@@ -5,7 +5,8 @@ import logging
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from acker.kafka import Cluster, Partition, groups
+from acker.kafka import groups
+from acker.kafka.cluster import Cluster, Partition
 from acker.operations.cycle import drain, run_cycle
 from acker.reports.status import status_report
 from tests.kafka.test_kafka_topology import orders

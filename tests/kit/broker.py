@@ -23,17 +23,27 @@ _START_SECONDS = 60
 
 
 class Broker:
-    """One node, whose data stay where it is when it is killed and started again."""
+    """One node, whose data stay where it is when it is killed and started again.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        password: of a user `ada` who may log in at `secure_servers`, which speak TLS; `authority` is the file
+            with the certificate. None: nobody may.
+    """
+
+    def __init__(self, folder: Path, password: str | None = None) -> None:
         self.folder = folder
-        self.port, controller = _free_ports(2)
-        self.servers = f"127.0.0.1:{self.port}"
+        self.port, controller, secure = _free_ports(3)
+        self.servers, self.secure_servers = f"127.0.0.1:{self.port}", f"127.0.0.1:{secure}"
+        self.authority = folder / "authority.pem"
         self._child: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        self._properties.write_text(
-            _PROPERTIES.format(port=self.port, controller=controller, data=folder / "data")
-        )
+        properties = _PROPERTIES.format(port=self.port, controller=controller, data=folder / "data")
+        if password is not None:
+            self._make_certificate()
+            properties += _SECURE.format(
+                port=self.port, controller=controller, secure=secure, folder=folder, password=password
+            )
+        self._properties.write_text(properties)
         self._tool(
             "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties)
         )
@@ -57,6 +67,14 @@ class Broker:
             assert self._child.poll() is None, (self.folder / "server.log").read_text()[-2_000:]
             assert time.monotonic() < deadline, "the broker does not listen"
             time.sleep(0.1)
+
+    def _make_certificate(self) -> None:
+        store = ["-keystore", str(self.folder / "keys.p12"), "-storepass", "keystore", "-alias", "broker"]
+        name = ["-dname", "CN=broker", "-ext", "san=ip:127.0.0.1", "-keyalg", "RSA", "-validity", "2"]
+        exported = ["-exportcert", "-rfc", "-file", str(self.authority)]
+        keytool = java_command().removesuffix("java") + "keytool"
+        for arguments in (["-genkeypair", *name], exported):
+            subprocess.run([keytool, *arguments, *store], check=True, capture_output=True)
 
     def kill(self) -> None:
         if self._child is not None:
@@ -165,8 +183,8 @@ class Records:
 
 
 @contextlib.contextmanager
-def running_broker(folder: Path) -> Iterator[Broker]:
-    broker = Broker(folder)
+def running_broker(folder: Path, password: str | None = None) -> Iterator[Broker]:
+    broker = Broker(folder, password)
     try:
         broker.start()
         yield broker
@@ -203,4 +221,18 @@ log.retention.check.interval.ms=500
 log.cleaner.backoff.ms=200
 log.segment.delete.delay.ms=100
 log.initial.task.delay.ms=100
+"""
+
+_SECURE = """\
+listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
+listener.name.secure.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
+listener.name.secure.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \\
+    required user_ada="{password}";
+listener.name.secure.scram-sha-256.sasl.jaas.config=\\
+    org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.secure.ssl.keystore.type=PKCS12
+listener.name.secure.ssl.keystore.location={folder}/keys.p12
+listener.name.secure.ssl.keystore.password=keystore
 """

@@ -1,0 +1,106 @@
+"""Connections by name: where a cluster is and how to log in, which no topology holds and no table.
+
+A connection is one of Airflow's, of type `kafka`. Its extra is librdkafka's configuration, as Airflow's own
+provider for Kafka has it. Without Airflow the environment variable counts that Airflow reads as well.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from acker.core.errors import SourceError
+
+Lookup = Callable[[str], Mapping[str, Any] | None]
+
+_lookups: list[Lookup] = []
+_SERVERS = "bootstrap.servers"
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+# librdkafka's names that Java's client has too.
+_ALIKE = ("security.protocol", "ssl.endpoint.identification.algorithm", "client.id")
+
+
+def look_up_with(lookup: Lookup) -> None:
+    """Ask also this for connections that the environment does not name: their extra, None where unknown."""
+    if lookup not in _lookups:
+        _lookups.append(lookup)
+
+
+def connection(name: str) -> dict[str, str]:
+    """The configuration of a connection, as librdkafka has it.
+
+    Raises:
+        SourceError: nobody knows the connection, or it does not say where the cluster is.
+    """
+    for lookup in (_from_environment, *_lookups):
+        found = lookup(name)
+        if found is not None:
+            settings = {key: _text(value) for key, value in found.items()}
+            if _SERVERS not in settings:
+                raise SourceError(f"The connection {name} has no {_SERVERS} in its extra: add it.")
+            return settings
+    raise SourceError(
+        f"There is no connection {name}. Add it in Airflow, or set {_variable(name)} to JSON: "
+        '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092", …}}.'
+    )
+
+
+def java_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """The configuration of librdkafka as Java's client takes it, which Spark reads with.
+
+    Raises:
+        SourceError: it has a login that Java's client would need in another way.
+    """
+    found = {name: settings[name] for name in _ALIKE if name in settings}
+    found[_SERVERS] = settings[_SERVERS]
+    if found.get("ssl.endpoint.identification.algorithm") == "none":
+        found["ssl.endpoint.identification.algorithm"] = ""
+    mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms"))
+    if mechanism is not None:
+        if mechanism not in _LOGIN_MODULES:
+            there = ", ".join(_LOGIN_MODULES)
+            raise SourceError(f"The login {mechanism} is not supported: choose among {there}.")
+        user, password = (_quoted(settings.get(f"sasl.{each}", "")) for each in ("username", "password"))
+        found["sasl.mechanism"] = mechanism
+        found["sasl.jaas.config"] = (
+            f"{_LOGIN_MODULES[mechanism]} required username={user} password={password};"
+        )
+    if "ssl.ca.location" in settings:
+        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": settings["ssl.ca.location"]}
+    return found
+
+
+def _from_environment(name: str) -> Mapping[str, Any] | None:
+    text = os.environ.get(_variable(name), "").strip()
+    if not text:
+        return None
+    try:
+        if text.startswith("{"):
+            extra = json.loads(text).get("extra") or {}
+        else:
+            extra = dict(parse_qsl(urlsplit(text).query))
+            extra = extra.get("__extra__", extra)
+        return dict(json.loads(extra) if isinstance(extra, str) else extra)
+    except (ValueError, AttributeError, TypeError):
+        # What was read is not quoted: it may hold a password.
+        raise SourceError(
+            f'{_variable(name)} is neither JSON such as {{"conn_type": "kafka", "extra": {{…}}}} nor a URI.'
+        ) from None
+
+
+def _variable(name: str) -> str:
+    return f"AIRFLOW_CONN_{name.upper()}"
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
