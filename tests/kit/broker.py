@@ -14,6 +14,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from acker.kafka.cluster import Cluster, Partition
 from acker.runtime.jars import fetched
 from acker.runtime.java import java_command
 from tests.kit.waiting import wait_for
@@ -136,7 +137,15 @@ class Records:
             producer.commit_transaction(30)
         elif end == "abort":
             producer.abort_transaction(30)
+        if end != "open":  # the marker comes a moment later
+            wait_for(
+                lambda: self._end(partition, committed=True) == self._end(partition, committed=False), 0.05
+            )
         return producer
+
+    def _end(self, partition: int, committed: bool) -> int:
+        at = Partition(self.name, partition)
+        return Cluster(self.broker.servers).ends([at], committed)[at]
 
     def _write(
         self,
