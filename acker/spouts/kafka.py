@@ -160,7 +160,7 @@ class KafkaSpout:
         partitions = [Partition.parse(name) for name in wanted["partition"].unique().sort()]
         self._check_topics(partitions, history.newest)
         asked = spark.createDataFrame(
-            wanted.rename({"partition": "_source_partition", "offset": "_source_offset"}).to_arrow()
+            wanted.select(_source_partition="partition", _source_offset="offset").to_arrow()
         )
         earliest = self._cluster.earliest(partitions)
         held = wanted.join(_frame(earliest), on="partition").filter(pl.col("offset") >= pl.col("earliest"))
@@ -170,7 +170,11 @@ class KafkaSpout:
             [self._messages(spark, spans) for spans in covering(held, MOST_READS)]
             or [self._messages(spark, {})],
         )
-        at = F.broadcast(spark.createDataFrame(_frame(earliest).rename({"partition": place[0]}).to_arrow()))
+        at = F.broadcast(
+            spark.createDataFrame(
+                _frame(earliest).select("earliest", _source_partition="partition").to_arrow()
+            )
+        )
         there = (
             F.broadcast(asked).join(found.withColumn("_there", F.lit(True)), place, "left").join(at, place[0])
         )
