@@ -3,24 +3,14 @@
 import logging
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 
 from acker.kafka import groups
 from acker.kafka.cluster import Cluster, Partition
 from acker.operations.cycle import drain, run_cycle
 from acker.reports.status import status_report
-from tests.kafka.test_kafka_topology import orders
+from tests.kafka.orders import orders, seen
 from tests.kit.waiting import wait_for
-
-
-def seen(broker, group, topic, partitions=1):
-    """The offsets of a group as a client of Kafka's sees them; -1001 where there is none."""
-    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": group})
-    try:
-        asked = [TopicPartition(topic, number) for number in range(partitions)]
-        return [each.offset for each in consumer.committed(asked, 10)]
-    finally:
-        consumer.close()
 
 
 def test_each_fold_commits_up_to_the_first_message_that_is_not_settled(place, broker, topic):

@@ -1,34 +1,15 @@
 """Whole topologies on a broker: failures, replays, a broker that is killed, what is gone meanwhile."""
 
 import pytest
-from pyspark.sql import functions as F
 
-from acker import ExponentialBackoff, Topology, fail_when
 from acker.core.delta import query
 from acker.core.errors import SourceError
 from acker.operations.cycle import drain, run_cycle, run_spout
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
-from acker.spouts.kafka import KafkaSpout
-from acker.spouts.schemes import Json
+from tests.kafka.orders import orders
 from tests.kit.broker import running_broker
 from tests.kit.waiting import wait_for
-
-
-def orders(place, servers, topic, **more):
-    """Of what has an even id the first attempt fails; a negative id fails each time."""
-    topology = Topology("orders", retry=ExponentialBackoff(initial_seconds=60, limit=1))
-    spout = KafkaSpout(servers, topic, scheme=Json("id bigint"), **more)
-    records = topology.spout("records", spout)
-    marker = place.folder / "lookup"
-
-    @topology.bolt(records)
-    def checked(tuples):
-        is_bad = (F.col("id") < 0) | ((F.col("id") % 2 == 0) & F.lit(not marker.exists()))
-        return tuples.select("anchor", "id", fail_when(is_bad, "bad"))
-
-    topology.publish(checked, to=place.path("checked"))
-    return topology, marker
 
 
 def states(run):

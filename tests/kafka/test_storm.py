@@ -7,7 +7,7 @@ from acker import ExponentialBackoff, Topology, fail_when
 from acker.core.delta import query
 from acker.operations.cycle import drain, run_cycle, run_spout
 from acker.spouts.kafka import KafkaSpout
-from tests.kafka.test_groups import seen
+from tests.kafka.orders import seen
 
 
 class Case:
