@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Literal
 
 import polars as pl
@@ -322,8 +322,7 @@ class KafkaSpout:
         frames = [self._parsed(spark, records, topic, scheme) for topic, scheme in self.schemes.items()]
         if self.pattern or not set(self._named()) <= set(self.schemes):
             frames.append(self._parsed(spark, records, None, self.scheme))
-        merge = lambda one, other: one.unionByName(other, allowMissingColumns=True)  # noqa: E731
-        return reduce(merge, frames)
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
 
     def _named(self) -> tuple[str, ...]:
         return (self.topics,) if isinstance(self.topics, str) else self.topics

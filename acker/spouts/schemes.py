@@ -1,6 +1,6 @@
 """Schemes: what becomes of a Kafka record's key and value as columns of a message."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import Column, SparkSession
@@ -86,7 +86,7 @@ class Json:
         schema: their DDL, such as "id bigint, name string".
     """
 
-    schema: str = field()
+    schema: str
 
     @property
     def columns(self) -> str:

@@ -96,7 +96,7 @@ def kills_with_others_first() -> list[Any]:
 
 def case(kill: Kill, is_rare: bool) -> Any:
     marks = [pytest.mark.thorough] if is_rare else []
-    # A server's end costs a new one, and leaves what a client's does that was killed before or after.
+    # A server that is killed costs the start of another.
     is_dear = kill.victim == "server" or (kill.others_first and kill.point.task == "squared")
     if kill.point.scenario != "retried" or is_dear:
         marks.append(pytest.mark.extended)

@@ -1,6 +1,5 @@
 """What a cluster says of its topics, and what is said where it does not answer."""
 
-import time
 from datetime import UTC, datetime
 
 import pytest
@@ -52,8 +51,6 @@ def test_a_topic_that_is_not_there_is_named(broker):
 
 
 @pytest.mark.extended
-def test_a_broker_that_is_down_is_named_within_half_a_minute():
-    began = time.monotonic()
+def test_a_broker_that_is_down_is_named():
     with pytest.raises(SourceError, match=r"Kafka at 127\.0\.0\.1:9, asked for topic orders: "):
         Cluster("127.0.0.1:9").topics(["orders"])
-    assert time.monotonic() - began < 60  # twice what it takes at most

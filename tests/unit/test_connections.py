@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from acker.airflow import tasks
 from acker.core.errors import SourceError
 from acker.kafka import connections
 from acker.kafka.connections import connection, java_options, look_up_with
@@ -77,3 +78,10 @@ def test_javas_client_is_given_the_same_login():
         SourceError, match="The login OAUTHBEARER is not supported: choose among PLAIN, SCRAM"
     ):
         java_options({**EXTRA, "sasl.mechanism": "OAUTHBEARER"})
+
+
+def test_a_task_asks_airflow_for_its_connections(monkeypatch):
+    text = json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}})
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", text)
+    assert tasks._kafka_connection("shop") == {"bootstrap.servers": "b:9092"}
+    assert tasks._kafka_connection("nobody") is None
