@@ -31,7 +31,7 @@ Columns = Mapping[str | None, list[str]]  # of each stream of a bolt; None is it
 class PermanentFailure(Exception):
     """A bolt raises it where a tuple will never pass: its messages become dead letters at once."""
 
-    retry = False
+    fails_for_good = True
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def of_roots(roots: list[int]) -> dict[str, Any]:
 def failure(reason: str | Exception) -> dict[str, Any]:
     """The columns of a stream that fail a row's roots."""
     # By its attribute, since the class that a worker imports is another than the one that was pickled.
-    for_good = getattr(reason, "retry", True) is False
+    for_good = getattr(reason, "fails_for_good", False) is True
     is_plain = isinstance(reason, str) or for_good
     text = str(reason) if is_plain else f"{type(reason).__name__}: {reason}"
     return {"_kind": "reject" if for_good else "fail", "_error": text[:LONGEST_REASON]}

@@ -15,6 +15,7 @@ from acker.core.delta import Store
 from acker.core.errors import SourceError
 from acker.journal.journal import Journal
 from acker.operations.fold import fold
+from acker.reports.audit import audit_report
 from acker.reports.sources import SourceBacklog, amounts, left_out, never_read, source_backlogs
 from acker.reports.status import status_report
 from acker.spouts import Backlog, DeltaSpout, FileSpout, History
@@ -276,6 +277,13 @@ def test_status_tells_what_is_unread_and_left_out(run, capsys):
     assert " ".join(capsys.readouterr().out.split()).endswith(
         "orders: 1 file, 3 bytes unread, the oldest of 2026-01-01 00:00:00; left out: 1 not named *[/b].json"
     )
+
+
+def test_an_audit_tells_what_is_never_read(run, capsys):
+    found = audit_report(run.topology, run.store)
+    assert found.left_out == {"orders": {"not named *[/b].json": 1}}
+    render.audit(found)
+    assert "orders leaves out: 1 not named *[/b].json\nverdict: " in capsys.readouterr().out
 
 
 def test_what_is_unread_for_long_is_a_complaint_where_an_age_is_set(run, monkeypatch):
