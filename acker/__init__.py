@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from acker.targets.aggregates import Count, Max, Min, Sum
     from acker.targets.append import DeltaAppend
     from acker.targets.base import Target
+    from acker.targets.kafka import KafkaTarget
     from acker.topology.hooks import Notice
     from acker.topology.topology import Topology
 
@@ -33,6 +34,7 @@ _ROOMS = {
     "acker.targets.aggregates": ("Count", "Max", "Min", "Sum"),
     "acker.targets.append": ("DeltaAppend",),
     "acker.targets.base": ("Target",),
+    "acker.targets.kafka": ("KafkaTarget",),
     "acker.topology.hooks": ("Notice",),
     "acker.topology.topology": ("Topology",),
 }
@@ -60,6 +62,7 @@ __all__ = [  # noqa: RUF022 # by subject
     "Target",
     "DeltaAppend",
     "DeltaAggregate",
+    "KafkaTarget",
     "Count",
     "Max",
     "Min",

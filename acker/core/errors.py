@@ -5,7 +5,7 @@ Beside the message an error has what it speaks of as attributes, where that is k
 AckerError
 ├── TopologyError    a topology that cannot be built, imported or run as it stands
 ├── SettingsError    a setting or an argument with a value that cannot serve
-├── SourceError      a source that cannot be read as a spout
+├── SourceError      a source that cannot be read as a spout, or a Kafka cluster that does not answer
 ├── BoltError        a bolt that broke its contract: no anchor, a foreign anchor, reserved columns
 ├── BatchHeld        a batch that raised before, and whose next try is not due yet
 ├── StoreError       a Delta table of the store that is missing, damaged or cannot be written
@@ -47,7 +47,7 @@ class SettingsError(AckerError):
 
 
 class SourceError(AckerError):
-    """A source cannot be read as a spout."""
+    """A source cannot be read as a spout, or a Kafka cluster does not answer."""
 
 
 class BoltError(AckerError):

@@ -13,10 +13,11 @@ from acker.core.errors import SourceError
 
 try:
     from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicCollection, TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+    from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 except ImportError as error:
     raise ImportError("Kafka needs the package confluent-kafka: pip install 'acker[kafka]'.") from error
 
+_UNKNOWN = "UNKNOWN_TOPIC_OR_PART"
 _LOOK_BYTES = 10_000  # fetched of a partition at once, more where a record is larger
 LOOK_SECONDS = 5.0  # for the first records of all partitions
 ANSWER_SECONDS = 10.0  # for each question; a look at a cluster asks three at most
@@ -82,6 +83,37 @@ class Cluster:
             with clearly(self, f"topic {name}"):
                 each = future.result()
             found[name] = Topic(name, str(each.topic_id), len(each.partitions))
+        return found
+
+    def has(self, topic: str) -> bool:
+        """Whether there is a topic of that name; asking does not make one.
+
+        Raises:
+            SourceError: the cluster does not answer, or the topic may not be seen.
+        """
+        admin = self.admin()
+        futures = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)
+        with clearly(self, f"topic {topic}"):
+            try:
+                futures[topic].result()
+            except KafkaException as error:
+                if code_of(error) != _UNKNOWN:
+                    raise
+                return False
+        return True
+
+    def limits(self, topics: Collection[str]) -> dict[str, int]:
+        """The most bytes that each topic takes at once: of a record, or of a batch of them.
+
+        Raises:
+            SourceError: the cluster does not answer, or a topic is not there or may not be seen.
+        """
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(topics)]
+        admin = self.admin()
+        found = {}
+        for resource, future in admin.describe_configs(asked, request_timeout=ANSWER_SECONDS).items():
+            with clearly(self, f"the settings of topic {resource.name}"):
+                found[resource.name] = int(future.result()["max.message.bytes"].value)
         return found
 
     def names(self, pattern: str) -> list[str]:
@@ -176,11 +208,16 @@ def clearly(cluster: Cluster, asked: str) -> Iterator[None]:
         raise SourceError(f"Kafka at {cluster.servers}, asked for {asked}: {_said(error)}") from error
 
 
+def code_of(error: KafkaException) -> str:
+    """What librdkafka calls an error."""
+    return str(error.args[0].name())
+
+
 def _said(error: KafkaException) -> str:
     """What an error says, and what to do."""
-    code, said = error.args[0].name(), error.args[0].str()
+    code, said = code_of(error), error.args[0].str()
     advice = {
-        "UNKNOWN_TOPIC_OR_PART": "It is not there: create it, or mend its name.",
+        _UNKNOWN: "It is not there: create it, or mend its name.",
         "TOPIC_AUTHORIZATION_FAILED": "Nobody allowed it: grant Describe and Read on it.",
         "_TIMED_OUT": f"No answer within {ANSWER_SECONDS:.0f} s: see that a broker runs there.",
         "_TRANSPORT": "No broker can be reached there: see that one runs.",

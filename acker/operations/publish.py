@@ -150,7 +150,9 @@ def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked)
     replaced = None
     if old is not None and publication.target.takes_back:
         replaced = _caused(run, journal, name, acked.replaced, old)
-    return Changes(Publisher.of(journal, name), acked.fold, added, old, replaced)
+    position = ("spout", "source_partition", "source_offset", "attempt")
+    messages = settled.select(F.col("root_id").alias("_root_id"), *position)
+    return Changes(Publisher.of(journal, name), acked.fold, added, messages, old, replaced)
 
 
 def _roots(rows: DataFrame, root: Column) -> DataFrame:

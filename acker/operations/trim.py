@@ -88,7 +88,8 @@ def _counted(run: Run, announced: Trim) -> Trim:
     tuples = dict(before.tuples) | {
         name: before.tuples.get(name, 0) + _published(run.topology, journal, name, before, announced)
         for name, publication in run.topology.publications.items()
-        if publication.target.takes_back and journal.open(stream(name)) is not None
+        if (publication.target.takes_back or publication.target.only_adds)
+        and journal.open(stream(name)) is not None
     }
     return Trim(announced.number + 1, announced.upto, tuples)
 
@@ -97,7 +98,8 @@ def _published(topology: Topology, journal: Journal, name: str, before: Trim, af
     """How many tuples of a published stream go with the second trimming."""
     first, last = (trim.upto.get(component_of(name), 0) for trim in (before, after))
     others = untracked(journal, name, first, last).values() if topology.may_be_untracked(name) else ()
-    return acked_tuples(journal, name, before, after) + sum(others)
+    every_attempt = topology.publications[name].target.only_adds
+    return acked_tuples(journal, name, before, after, every_attempt) + sum(others)
 
 
 def _horizon(topology: Topology, journal: Journal, before: Trim, planned_before: datetime) -> dict[str, int]:

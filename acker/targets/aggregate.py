@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.core.delta import open_table
+from acker.core.errors import TopologyError
 from acker.core.quoting import sql_name
-from acker.spark.delta import append
+from acker.spark.delta import append, read
 from acker.targets.aggregates import Aggregate, check_column
 from acker.targets.audit import audit_counts
 from acker.targets.base import Changes, Evidence, Findings
 from acker.targets.delta import DeltaTarget
+
+if TYPE_CHECKING:
+    from acker.targets.kafka import KafkaTarget
 
 COUNT = "_tuples"  # how many tuples a row stands for
 
@@ -25,12 +29,25 @@ class DeltaAggregate(DeltaTarget):
     Args:
         by: the key's columns.
         aggregates: column -> its aggregate.
+        topic: where the rows that a fold changes are sent as well, as they are afterwards; a tombstone where
+            one is gone. A topic that is compacted by key holds what the table holds.
+
+    Raises:
+        TopologyError: the records of the topic have no key, or may come twice.
     """
 
     by: tuple[str, ...]
     aggregates: Mapping[str, Aggregate]
+    topic: "KafkaTarget | None" = None
 
     takes_back: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.topic is not None and (self.topic.key is None or not self.topic.exactly_once):
+            raise TopologyError(
+                f"The topic of {self.path} gets the newest row of each key: give its KafkaTarget a key, and "
+                "leave exactly_once as it is."
+            )
 
     def violations(
         self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
@@ -45,6 +62,8 @@ class DeltaAggregate(DeltaTarget):
             check_column(f"by={key!r}", stream, key, types)
         for aggregate in self.aggregates.values():
             aggregate.check(stream, types)
+        if self.topic is not None:
+            self.topic.limits()  # which it has where the topic is there
         return rows
 
     def irreversible(self) -> str | None:
@@ -58,13 +77,18 @@ class DeltaAggregate(DeltaTarget):
         return None
 
     def apply(self, spark: SparkSession, changes: Changes) -> None:
-        """See `Target`."""
+        """See `Target`. What goes to a topic goes there first: the table's position is that of both."""
         summed = self._summed(changes)
+        if self.topic is not None:
+            columns = [*self.by, *self.aggregates]
+            rows = self.topic.records(changes.publisher.stream, self._after(spark, summed), columns)
+            value = F.when(F.col(COUNT) > 0, F.col("value"))
+            headers = {name: F.lit(None).cast("string") for name in ("message", "attempt")}
+            self.topic.send(rows.withColumn("value", value).withColumns(headers).drop(COUNT), changes)
         if open_table(self.path) is None:
             options = {"userMetadata": changes.note}
             append(summed, self.path, changes.publisher.app, changes.fold, options)
             return
-        keys = " AND ".join(f"target.{key} <=> changes.{key}" for key in map(sql_name, self.by))
         kept = [
             f"{column} = {aggregate.merge(f'target.{column}', f'changes.{column}')}"
             for column, aggregate in zip(
@@ -73,11 +97,35 @@ class DeltaAggregate(DeltaTarget):
         ]
         kept.append(f"{COUNT} = target.{COUNT} + changes.{COUNT}")
         sql = (
-            f"{keys} WHEN MATCHED AND target.{COUNT} + changes.{COUNT} = 0 THEN DELETE "
+            f"{self._same_key()} WHEN MATCHED AND target.{COUNT} + changes.{COUNT} = 0 THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {', '.join(kept)} "
             f"WHEN NOT MATCHED AND changes.{COUNT} > 0 THEN INSERT *"
         )
         self.merge(spark, summed, changes, sql)
+
+    def _same_key(self) -> str:
+        return " AND ".join(f"target.{key} <=> changes.{key}" for key in map(sql_name, self.by))
+
+    def _after(self, spark: SparkSession, summed: DataFrame) -> DataFrame:
+        """The rows that sums change, as they are once these are merged; `_tuples` of 0: it is gone."""
+        if open_table(self.path) is None:
+            return summed
+        both = summed.alias("changes").join(
+            read(spark, self.path).alias("target"), F.expr(self._same_key()), "left"
+        )
+        is_new = F.col(f"target.{COUNT}").isNull()
+        merged = {
+            column: F.expr(aggregate.merge(f"target.{sql_name(column)}", f"changes.{sql_name(column)}"))
+            for column, aggregate in self.aggregates.items()
+        }
+        merged[COUNT] = F.expr(f"target.{COUNT} + changes.{COUNT}")
+        return both.select(
+            *(F.col(f"changes.{sql_name(key)}") for key in self.by),
+            *(
+                F.when(is_new, F.col(f"changes.{sql_name(column)}")).otherwise(value).alias(column)
+                for column, value in merged.items()
+            ),
+        )
 
     def _summed(self, changes: Changes) -> DataFrame:
         """One row per key: what the tuples add to it, less what the replaced ones had added."""

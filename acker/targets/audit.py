@@ -23,13 +23,16 @@ def _tuples(name: str, table: DeltaTable) -> str:
     return is_tuple(name, [field.name for field in table.schema().fields])
 
 
-def _expected(trim: Trim, tuples: Mapping[str, str], position: int | None = None) -> str:
+def _expected(
+    trim: Trim, tuples: Mapping[str, str], position: int | None = None, every_attempt: bool = False
+) -> str:
     """Common table expressions: `expected`, the newest acked attempt of each message, and `emitted`.
 
     Of what is `gone` the stream may hold nothing any more.
 
     Args:
         tuples: stream, as queries call it -> a condition on the rows that are meant.
+        every_attempt: also the earlier acked ones.
     """
     published = "" if position is None else f"AND fold <= {position}"
     rows = " UNION ALL ".join(f"SELECT _root_id FROM {name} WHERE {those}" for name, those in tuples.items())
@@ -38,16 +41,16 @@ def _expected(trim: Trim, tuples: Mapping[str, str], position: int | None = None
             SELECT *, row_number() OVER (
                 PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC) AS n
             FROM ledger WHERE live_in IS NULL AND state = 'acked' {published})
-        WHERE n = 1),
+        WHERE n = 1 OR {every_attempt}),
         emitted AS (
             SELECT _root_id AS id, count(*) AS tuples FROM ({rows}) GROUP BY _root_id)"""
 
 
-def acked_tuples(snapshot: Snapshot, name: str, before: Trim, after: Trim) -> int:
+def acked_tuples(snapshot: Snapshot, name: str, before: Trim, after: Trim, every_attempt: bool) -> int:
     """How many tuples of a stream belong to acked messages that go with the second trimming."""
     table = snapshot.require(stream(name))
     (row,) = query(
-        f"""WITH {_expected(before, {"stream": _tuples(name, table)})}
+        f"""WITH {_expected(before, {"stream": _tuples(name, table)}, every_attempt=every_attempt)}
         SELECT coalesce(sum(tuples), 0) AS tuples FROM expected JOIN emitted ON root_id = id
         WHERE NOT gone AND {after.is_gone()}""",
         ledger=snapshot.require(LEDGER),
@@ -124,10 +127,22 @@ def audit_counts(evidence: Evidence, table: DeltaTable | None, counted: str) -> 
     Args:
         counted: the column with the number of a row's tuples.
     """
-    conditions = _conditions(evidence)
-    expected = _expected(evidence.counted, conditions, evidence.position)
     if table is None:
+        expected = _expected(evidence.counted, _conditions(evidence), evidence.position)
         return _unpublished(evidence, expected)
+    (row,) = query(f"SELECT coalesce(sum({counted}), 0) AS found FROM published", published=table)
+    return _compared(_number(evidence, every_attempt=False), int(row["found"]), table.table_uri, "aggregates")
+
+
+def audit_sent(evidence: Evidence, where: str, found: int) -> Findings:
+    """Compare how many tuples went to a target that keeps all of them with how many were acked."""
+    return _compared(_number(evidence, every_attempt=True), found, where, "took in")
+
+
+def _number(evidence: Evidence, every_attempt: bool) -> int:
+    """How many tuples were acked, what is trimmed and what belongs to no message included."""
+    conditions = _conditions(evidence)
+    expected = _expected(evidence.counted, conditions, evidence.position, every_attempt)
     untracked = f"{conditions['stream']} AND _root_id IS NULL AND _batch <= {evidence.folded}"
     assert evidence.counted.tuples is not None
     gone = sum(evidence.counted.tuples.get(name, 0) for name in evidence.streams)
@@ -135,12 +150,14 @@ def audit_counts(evidence: Evidence, table: DeltaTable | None, counted: str) -> 
         f"""WITH {expected}
         SELECT {gone} + (SELECT count(*) FROM stream WHERE {untracked})
             + (SELECT coalesce(sum(tuples), 0) FROM expected JOIN emitted ON root_id = id WHERE NOT gone)
-                AS tuples,
-            (SELECT coalesce(sum({counted}), 0) FROM published) AS found""",
-        published=table,
+                AS tuples""",
         **_tables(evidence),
     )
-    if row["tuples"] == row["found"]:
+    return int(row["tuples"])
+
+
+def _compared(acked: int, found: int, where: str, verb: str) -> Findings:
+    if acked == found:
         return {}
-    finding = Finding(table.table_uri, f"aggregates {row['found']} tuples, but {row['tuples']} were acked")
-    return {"duplicated" if row["found"] > row["tuples"] else "lost": [finding]}
+    finding = Finding(where, f"{verb} {found} tuples, but {acked} were acked")
+    return {"duplicated" if found > acked else "lost": [finding]}

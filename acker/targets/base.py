@@ -57,6 +57,7 @@ class Changes:
 
     Args:
         added: the tuples that were acked: `_root_id`, null where they are untracked, and the user's columns.
+        messages: of each root that was acked: `_root_id`, spout, source_partition, source_offset, attempt.
         replaced_roots: `_root_id` of earlier attempts whose tuples leave; None where there are none.
         replaced: the tuples of those, for a target that `takes_back`; else None.
     """
@@ -64,6 +65,7 @@ class Changes:
     publisher: Publisher
     fold: int
     added: DataFrame
+    messages: DataFrame
     replaced_roots: DataFrame | None
     replaced: DataFrame | None
 
@@ -102,11 +104,13 @@ class Target(ABC):
     """A place to publish to."""
 
     takes_back: ClassVar[bool] = False  # it needs the tuples of a replaced attempt to take them back
+    only_adds: ClassVar[bool] = False  # the tuples of a replaced attempt stay
+    takes_several: ClassVar[bool] = False  # streams of a topology
 
     @property
     @abstractmethod
     def uri(self) -> str:
-        """Where it is. No two streams of a topology are published to the same place."""
+        """Where it is. No two streams of a topology are published to one place that is not for several."""
 
     @abstractmethod
     def pinned(self) -> "Target":

@@ -28,6 +28,7 @@ from acker.core.errors import SettingsError
 from acker.core.retry import ExponentialBackoff, RetryPolicy, delay_after
 from acker.operations.cycle import drain, run_cycle
 from acker.spouts import FileSpout
+from acker.targets.aggregate import DeltaAggregate
 from acker.targets.append import DeltaAppend
 from acker.targets.base import Target
 from acker.targets.delta import DeltaTarget
@@ -225,4 +226,6 @@ def _columns(spark: SparkSession, spout: SpoutComponent, rows: Rows, schema: Map
 
 
 def _redirected(target: Target, path: str) -> Target:
+    if isinstance(target, DeltaAggregate):
+        return replace(target, path=path, topic=None)
     return replace(target, path=path) if isinstance(target, DeltaTarget) else DeltaAppend(path)

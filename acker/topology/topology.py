@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from acker.components.base import Component, Grouping, Input, Stream
 from acker.components.basic_bolt import BasicBolt, TupleFunction
@@ -33,6 +33,9 @@ from acker.targets.append import DeltaAppend
 from acker.targets.base import Target
 from acker.topology.hooks import Hook, HookFunction
 from acker.topology.schedule import checked_schedule
+
+if TYPE_CHECKING:
+    from acker.targets.kafka import KafkaTarget
 
 DEFAULT_BATCH_ROWS = 100_000
 _MOST_TASKS = 1_000
@@ -219,6 +222,7 @@ class Topology:
         to: str | Target,
         by: str | Iterable[str] = (),
         aggregates: Mapping[str, Aggregate] | None = None,
+        topic: "KafkaTarget | None" = None,
     ) -> None:
         """Publish a stream's tuples once their messages are acked.
 
@@ -228,6 +232,7 @@ class Topology:
                 with a column `_root_id`.
             by: the key of a running aggregate. The table then holds one row per key.
             aggregates: column -> its aggregate over all tuples published so far.
+            topic: of a running aggregate: where its changed rows are sent as well.
 
         Raises:
             TopologyError: the stream or the table is published already, or `by` and `aggregates`
@@ -237,11 +242,11 @@ class Topology:
         keys = (by,) if isinstance(by, str) else tuple(by)
         if bool(keys) != bool(aggregates):
             raise TopologyError(f"publish of {name}: `by` and `aggregates` come together or not at all.")
-        target = _target(name, to, keys, dict(aggregates or {}))
+        target = _target(name, to, keys, dict(aggregates or {}), topic)
         for other in self.publications.values():
             if other.stream == name:
                 raise TopologyError(f"{name} is published twice in topology {self.name}; once is enough.")
-            if other.to == target.uri:
+            if other.to == target.uri and not target.takes_several:
                 raise TopologyError(
                     f"{other.stream} and {name} are both published to {target.uri}; "
                     "give each a table of its own."
@@ -418,11 +423,19 @@ def duration(text: timedelta | str | None) -> timedelta | None:
 
 
 def _target(
-    stream: str, to: str | Target, by: tuple[str, ...], aggregates: Mapping[str, Aggregate]
+    stream: str,
+    to: str | Target,
+    by: tuple[str, ...],
+    aggregates: Mapping[str, Aggregate],
+    topic: "KafkaTarget | None",
 ) -> Target:
+    if topic is not None and not by:
+        raise TopologyError(
+            f"publish of {stream}: `topic` goes with a running aggregate. Give the KafkaTarget as `to`."
+        )
     if isinstance(to, str):
         path = absolute(to)
-        return DeltaAggregate(path, by, aggregates) if by else DeltaAppend(path)
+        return DeltaAggregate(path, by, aggregates, topic) if by else DeltaAppend(path)
     if by:
         raise TopologyError(
             f"publish of {stream}: `by` goes with a path, and not with a {type(to).__name__}."

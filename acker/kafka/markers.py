@@ -1,0 +1,139 @@
+"""Markers: how far a publisher is, in a compacted topic of its own beside what it publishes.
+
+A marker is written in the transaction of what it tells of. The topic has one writer: an open transaction of
+another one would hide from a reader of what is committed all that comes after it.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from acker.core.errors import SourceError
+from acker.kafka.cluster import ANSWER_SECONDS, Cluster, clearly, code_of
+
+try:
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+    from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+except ImportError as error:
+    raise ImportError("Kafka needs the package confluent-kafka: pip install 'acker[kafka]'.") from error
+
+# Small segments, since the newest one is never compacted.
+_CONFIG = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Marker:
+    """How far a publisher is with one destination.
+
+    Args:
+        fold: the newest one of which something is in.
+        part: how many parts of it are in.
+        parts: how many it has.
+        before: tuples that were taken in by all folds before it.
+        tuples: taken in by it so far.
+        at: when it was written, in UTC.
+    """
+
+    fold: int
+    part: int
+    parts: int
+    before: int
+    tuples: int
+    at: datetime | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the fold is in."""
+        return self.part == self.parts
+
+    @property
+    def upto(self) -> int:
+        """The newest fold up to which all is in."""
+        return self.fold if self.is_whole else self.fold - 1
+
+    @property
+    def tuples_upto(self) -> int:
+        """How many tuples all folds up to that one brought."""
+        return self.before + (self.tuples if self.is_whole else 0)
+
+    def to_bytes(self) -> bytes:
+        """What its record says."""
+        return json.dumps({name: value for name, value in asdict(self).items() if name != "at"}).encode()
+
+    @classmethod
+    def of(cls, record: Message) -> "Marker":
+        """The marker of a record."""
+        return cls(
+            **json.loads(record.value() or b""), at=datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC)
+        )
+
+
+def create_markers(cluster: Cluster, topic: str) -> None:
+    """Make the topic of a publisher's markers, where it is not there.
+
+    Raises:
+        SourceError: it may not be made, or the cluster does not answer.
+    """
+    if cluster.has(topic):
+        return
+    admin = cluster.admin()
+    made = admin.create_topics([NewTopic(topic, 1, config=_CONFIG)], request_timeout=ANSWER_SECONDS)
+    try:
+        made[topic].result()
+    except KafkaException as error:
+        if code_of(error) == "TOPIC_AUTHORIZATION_FAILED":
+            raise SourceError(
+                f"Kafka at {cluster.servers} does not let the topic {topic} be made, which keeps how far a "
+                "publisher is: grant Create, Describe, Read and Write on topics that begin with "
+                "acker-published, or make it with one partition and cleanup.policy=compact."
+            ) from error
+        if code_of(error) != "TOPIC_ALREADY_EXISTS":
+            with clearly(cluster, f"topic {topic}"):
+                raise
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while not cluster.has(topic) and time.monotonic() < deadline:  # brokers hear of it one after the other
+        time.sleep(_POLL_SECONDS)
+
+
+def read_markers(cluster: Cluster, topic: str, destination: str) -> list[Marker]:
+    """The markers of a destination that are there, oldest first; compaction leaves the newest one.
+
+    Raises:
+        SourceError: the cluster does not answer.
+    """
+    if not cluster.has(topic):
+        return []
+    key = destination.encode()
+    return [Marker.of(record) for record in _committed(cluster, topic) if record.key() == key]
+
+
+def _committed(cluster: Cluster, topic: str) -> Iterator[Message]:
+    consumer = Consumer(
+        {
+            **cluster.settings,
+            "bootstrap.servers": cluster.servers,
+            "group.id": "acker-look",  # which it does not join
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        while True:
+            record = consumer.poll(ANSWER_SECONDS)
+            if record is None:
+                raise SourceError(f"Kafka at {cluster.servers}, asked for topic {topic}: no answer.")
+            fault = record.error()
+            if fault is None:
+                yield record
+            elif fault.name() == "_PARTITION_EOF":
+                return
+            elif not fault.retriable():
+                with clearly(cluster, f"topic {topic}"):
+                    raise KafkaException(fault)
+    finally:
+        consumer.close()

@@ -1,0 +1,166 @@
+"""Sending records to topics: a part at a time, each visible as a whole and together with its marker."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from acker.core.errors import SourceError
+from acker.kafka.cluster import ANSWER_SECONDS, Cluster, clearly, code_of
+
+try:
+    from confluent_kafka import KafkaError, KafkaException, Message, Producer
+except ImportError as error:
+    raise ImportError("Kafka needs the package confluent-kafka: pip install 'acker[kafka]'.") from error
+
+_TRANSACTION_SECONDS = 600  # of 15 minutes that brokers allow by default
+_PATIENCE_SECONDS = 30.0  # for a cluster that takes nothing
+_POLL_SECONDS = 0.1
+_QUEUE_KBYTES = 65_536
+_BATCH_BYTES = 1_000_000  # librdkafka's own
+_FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "CONCURRENT_TRANSACTIONS")
+_log = logging.getLogger(__name__)
+
+
+class Record(NamedTuple):
+    """A record to send; one without a topic is counted, and goes nowhere."""
+
+    topic: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, str | bytes | None]]
+
+
+class Fenced(SourceError):
+    """Another producer of the same name has begun, which ends this one."""
+
+
+class Sender:
+    """A producer, which ends every other one of its name and what that has left open.
+
+    Args:
+        cluster: where the topics are.
+        name: by which the cluster knows it again.
+        limits: topic -> the most bytes that it takes at once.
+        transactional: False: what was sent may be there twice after a failure.
+
+    Raises:
+        SourceError: the cluster does not answer, or refuses.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, limits: Mapping[str, int], transactional: bool) -> None:
+        self._cluster, self._name = cluster, name
+        self._transactional = transactional
+        self._fault: KafkaError | None = None
+        own: dict[str, Any] = {
+            "bootstrap.servers": cluster.servers,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "message.max.bytes": max(_BATCH_BYTES, *limits.values()),
+            "batch.size": min(_BATCH_BYTES, *limits.values()),  # brokers judge a batch as a whole
+            "queue.buffering.max.kbytes": _QUEUE_KBYTES,
+        }
+        if transactional:
+            own |= {"transactional.id": name, "transaction.timeout.ms": _TRANSACTION_SECONDS * 1000}
+        self._producer = Producer({**cluster.settings, **own}, logger=_log)
+        if transactional:
+            self._until_done(self._producer.init_transactions)
+
+    def send(self, records: Iterable[Record], marker_of: Callable[[int], Record]) -> int:
+        """Send a part. Returns how many records it had.
+
+        Args:
+            marker_of: number of records -> the one that marks them.
+
+        Raises:
+            Fenced: another producer of that name goes on.
+            SourceError: the cluster does not take it. None of it counts then.
+        """
+        count = 0
+        with self._transaction() if self._transactional else self._flushed():
+            for record in records:
+                self._produce(record)
+                count += 1
+            if not self._transactional:
+                self._flush()
+            self._produce(marker_of(count))
+        return count
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._producer.begin_transaction()
+        try:
+            yield
+            self._until_done(self._producer.commit_transaction)
+        except BaseException:
+            with contextlib.suppress(KafkaException):  # else whoever begins next ends it
+                self._producer.abort_transaction(ANSWER_SECONDS)
+            raise
+
+    @contextlib.contextmanager
+    def _flushed(self) -> Iterator[None]:
+        yield
+        self._flush()
+
+    def _produce(self, record: Record) -> None:
+        if record.topic is None:
+            return
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                with self._asked(f"topic {record.topic}"):
+                    self._producer.produce(
+                        record.topic,
+                        record.value,
+                        record.key,
+                        headers=record.headers,
+                        on_delivery=self._delivered,
+                    )
+                break
+            except BufferError:  # its queue is full
+                if time.monotonic() > deadline:
+                    raise SourceError(
+                        f"Kafka at {self._cluster.servers} takes no records of {self._name}: see that a "
+                        "broker runs there."
+                    ) from None
+            self._producer.poll(_POLL_SECONDS)
+        self._producer.poll(0)
+
+    def _delivered(self, fault: KafkaError | None, record: Message) -> None:
+        self._fault = self._fault or fault
+
+    def _flush(self) -> None:
+        """Wait until the cluster has all that was sent."""
+        left = self._producer.flush(_PATIENCE_SECONDS)
+        with self._asked("what was sent"):
+            if self._fault is not None:
+                raise KafkaException(self._fault)
+            if left:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def _until_done(self, call: Callable[[float], Any]) -> None:
+        """Call what may be called again until it is done."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                with self._asked(f"a transaction of {self._name}"):
+                    call(ANSWER_SECONDS)
+                return
+            except SourceError as error:
+                cause = error.__cause__
+                may_be_done = isinstance(cause, KafkaException) and cause.args[0].retriable()
+                if not may_be_done or time.monotonic() > deadline:
+                    raise
+
+    @contextlib.contextmanager
+    def _asked(self, what: str) -> Iterator[None]:
+        with clearly(self._cluster, what):
+            try:
+                yield
+            except KafkaException as error:
+                if code_of(error) in _FENCED:
+                    raise Fenced(
+                        f"Another client sends as {self._name} to Kafka at {self._cluster.servers}."
+                    ) from error
+                raise

@@ -1,0 +1,284 @@
+"""Kafka topics to which the tuples of acked messages are sent, one record each."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import reduce
+from typing import ClassVar
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from acker.core.errors import StoreError, TopologyError
+from acker.core.events import Kind
+from acker.core.quoting import sql_name
+from acker.core.schemas import component_of, of_stream
+from acker.kafka.cluster import Cluster
+from acker.kafka.connections import connection
+from acker.kafka.markers import Marker, create_markers, read_markers
+from acker.kafka.sending import Fenced, Record, Sender
+from acker.targets.audit import audit_sent
+from acker.targets.base import Changes, Evidence, Findings, Publisher, Target
+
+MESSAGE, ATTEMPT = "acker-message", "acker-attempt"  # headers
+PART_ROWS = 1_000_000  # of one transaction, for brokers limit how long one may take
+_FRAME_BYTES = 500  # of a record or batch beside key, value and headers
+_WAIT_SECONDS = 60.0  # for another client that publishes the same fold
+_POLL_SECONDS = 0.2
+_NESTED = ("struct", "array", "map")
+
+
+@dataclass(frozen=True)
+class KafkaTarget(Target):
+    """Records of Kafka topics, one for each tuple. A reader of what is committed sees each fold once.
+
+    `key`, `value` and `topic_by` are SQL expressions over the columns of the stream, such as a column's name.
+
+    Args:
+        servers: of any brokers of the cluster, as "host:port,host:port"; empty where a connection says so.
+        topic: where all records go.
+        topic_by: in place of it: the name of each record's topic. A tuple for which it is null is not sent.
+        key: what a record is keyed by; by default it has no key.
+        value: its value; by default all columns as a JSON object. A null is a tombstone.
+        connection: the name of an Airflow connection of type `kafka`, as for a KafkaSpout.
+        exactly_once: False: without transactions. After a failure a fold's records may be there twice.
+
+    Raises:
+        TopologyError: what is given does not fit together.
+    """
+
+    servers: str = ""
+    topic: str | None = None
+    topic_by: str | None = None
+    key: str | None = None
+    value: str | None = None
+    connection: str | None = None
+    exactly_once: bool = True
+    _pin: dict[str, list[Marker]] | None = field(default=None, kw_only=True, repr=False, compare=False)
+
+    only_adds: ClassVar[bool] = True
+    takes_several: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if bool(self.servers) == (self.connection is not None):
+            raise TopologyError("KafkaTarget needs servers or a connection, and not both.")
+        if bool(self.topic) == bool(self.topic_by):
+            raise TopologyError("KafkaTarget needs a topic or topic_by, and not both.")
+
+    @property
+    def uri(self) -> str:
+        """See `Target`."""
+        return f"kafka://{self.connection or self.servers}/{self._destination}"
+
+    @property
+    def _destination(self) -> str:
+        return self.topic or f"({self.topic_by})"
+
+    def pinned(self) -> "KafkaTarget":
+        """See `Target`. The markers of each publisher are read once."""
+        return replace(self, _pin={})
+
+    def position(self, app: str) -> int:
+        """See `Target`."""
+        markers = self._markers(app)
+        return markers[-1].upto if markers else 0
+
+    def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
+        """See `Target`. Compaction leaves the newest marker."""
+        times = [
+            marker.at
+            for marker in self._markers(publisher.app)
+            if marker.fold == fold and marker.upto == fold
+        ]
+        return times[0] if times else None
+
+    def violations(
+        self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
+    ) -> DataFrame:
+        """See `Target`. A record that its topic would not take: too large, or of a topic that is not there.
+
+        Raises:
+            SourceError: the cluster does not answer, or the topic is not there.
+        """
+        topic, key, value = self._record(stream, rows, columns)
+        sizes = (F.coalesce(F.octet_length(each.cast("binary")), F.lit(0)) for each in (key, value))
+        size = reduce(Column.__add__, sizes, F.lit(_FRAME_BYTES))
+        limit = _looked_up(self.limits(), topic)
+        reason = F.when(limit.isNull(), F.format_string("there is no topic %s", topic)).when(
+            size > limit,
+            F.format_string("topic %s takes %d bytes at most, and the record has %d", topic, limit, size),
+        )
+        refused = F.col("_kind").isNull() & F.expr(of_stream(stream, rows.columns)) & topic.isNotNull()
+        refused &= reason.isNotNull()
+        return rows.withColumns(
+            {
+                "_error": F.when(refused, reason).otherwise(F.col("_error")),
+                "_kind": F.when(refused, Kind.FAIL.value).otherwise(F.col("_kind")),
+            }
+        )
+
+    def apply(self, spark: SparkSession, changes: Changes) -> None:
+        """See `Target`."""
+        columns = [column for column in changes.added.columns if column != "_root_id"]
+        records = self.records(changes.publisher.stream, changes.added, columns)
+        message = F.concat_ws(":", "spout", "source_partition", F.col("source_offset").cast("string"))
+        headers = changes.messages.select(
+            "_root_id", message.alias("message"), F.col("attempt").cast("string").alias("attempt")
+        )
+        self.send(records.join(headers, "_root_id", "left").drop("_root_id"), changes)
+
+    def records(self, stream: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """The record of each row: topic (string), key and value (binary), beside the columns not named.
+
+        Args:
+            stream: for errors.
+            columns: of the rows that make the value where no other is given.
+        """
+        topic, key, value = self._record(stream, rows, columns)
+        return rows.select(
+            *(column for column in rows.columns if column not in columns),
+            topic.alias("topic"),
+            key.cast("binary").alias("key"),
+            value.cast("binary").alias("value"),
+        )
+
+    def send(self, records: DataFrame, changes: Changes) -> None:
+        """Send the records of a fold, unless they are sent already.
+
+        Args:
+            records: columns topic (string, null where a row is not sent), key and value (binary), message
+                and attempt (string, null where there is none).
+
+        Raises:
+            SourceError: the cluster does not take them.
+            StoreError: another client was at it, and did not end it.
+        """
+        name = _name(changes.publisher.app)
+        create_markers(self._cluster, name)
+        try:
+            sender = Sender(self._cluster, name, self.limits(), self.exactly_once)
+            self._send_parts(sender, name, records, changes.fold)
+        except Fenced as error:
+            self._await(changes, error)
+
+    def _send_parts(self, sender: Sender, name: str, records: DataFrame, fold: int) -> None:
+        markers = read_markers(self._cluster, name, self._destination)  # now that nobody else writes any
+        marker = markers[-1] if markers else Marker(0, 1, 1, 0, 0)
+        if marker.upto >= fold:
+            return
+        if marker.fold != fold:
+            marker = Marker(fold, 0, max(1, -(-records.count() // PART_ROWS)), marker.tuples_upto, 0)
+        share = F.pmod(F.xxhash64(*records.columns), F.lit(marker.parts))
+        while marker.part < marker.parts:
+            mine = records if marker.parts == 1 else records.where(share == marker.part)
+            marker = self._send_part(sender, name, mine, marker)
+
+    def _send_part(self, sender: Sender, name: str, records: DataFrame, before: Marker) -> Marker:
+        """Send the part that follows a marker. Returns its own marker."""
+
+        def after(tuples: int) -> Marker:
+            return replace(before, part=before.part + 1, tuples=before.tuples + tuples, at=None)
+
+        def marker_of(tuples: int) -> Record:
+            return Record(name, self._destination.encode(), after(tuples).to_bytes(), [])
+
+        return after(sender.send(_each(records), marker_of))
+
+    def _await(self, changes: Changes, fenced: Fenced) -> None:
+        """Wait until another client has sent a fold."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while self.position(changes.publisher.app) < changes.fold:
+            if time.monotonic() > deadline:
+                raise StoreError(
+                    f"Another client publishes {changes.publisher.stream} to {self.uri}, and fold "
+                    f"{changes.fold} is not there yet; publish again.",
+                    component=component_of(changes.publisher.stream),
+                ) from fenced
+            time.sleep(_POLL_SECONDS)
+
+    def audit(self, evidence: Evidence) -> Findings:
+        """See `Target`. As many tuples were taken in as were acked, all attempts counted."""
+        ledger = str(evidence.ledger.metadata().id)
+        markers = [self._markers(Publisher(ledger, name).app) for name in evidence.streams]
+        return audit_sent(evidence, self.uri, sum(each[-1].tuples_upto for each in markers if each))
+
+    def limits(self) -> dict[str, int]:
+        """The most bytes that each topic takes at once, of those to which a record may go.
+
+        Raises:
+            SourceError: the cluster does not answer, or the topic is not there.
+        """
+        return self._cluster.limits([self.topic] if self.topic else self._cluster.names(".*"))
+
+    def _markers(self, app: str) -> list[Marker]:
+        if self._pin is None:
+            return read_markers(self._cluster, _name(app), self._destination)
+        if app not in self._pin:
+            self._pin[app] = read_markers(self._cluster, _name(app), self._destination)
+        return self._pin[app]
+
+    def _record(self, stream: str, rows: DataFrame, columns: Sequence[str]) -> tuple[Column, Column, Column]:
+        """Topic, key and value of each row.
+
+        Raises:
+            TopologyError: an expression does not fit the stream's columns, or makes no text or bytes.
+        """
+        parts = {
+            "topic": F.lit(self.topic) if self.topic else F.expr(str(self.topic_by)),
+            "key": F.lit(None).cast("string") if self.key is None else F.expr(self.key),
+            "value": _as_json(columns) if self.value is None else F.expr(self.value),
+        }
+        try:
+            types = dict(rows.select(*(part.alias(name) for name, part in parts.items())).dtypes)
+        except AnalysisException as error:
+            said = str(error).splitlines()[0]
+            raise TopologyError(
+                f"KafkaTarget of what {stream} publishes: {said}", component=component_of(stream)
+            ) from error
+        for name, kind in types.items():
+            if kind.startswith(_NESTED):
+                raise TopologyError(
+                    f"KafkaTarget of what {stream} publishes: {name} is {kind}; make it text, as "
+                    "by to_json(…).",
+                    component=component_of(stream),
+                )
+        topic, key, value = (
+            part if types[name] == "binary" else part.cast("string") for name, part in parts.items()
+        )
+        return topic, key, value
+
+    @property
+    def _cluster(self) -> Cluster:
+        if self.connection is None:
+            return Cluster(self.servers)
+        settings = connection(self.connection)
+        return Cluster(settings["bootstrap.servers"], settings)
+
+
+def _name(app: str) -> str:
+    """What a publisher is called in a cluster: its transactions, and the topic of its markers."""
+    return f"acker-published-{app.replace('/', '-')}"
+
+
+def _as_json(columns: Sequence[str]) -> Column:
+    return F.to_json(F.struct(*map(sql_name, columns)), {"ignoreNullFields": "false"})
+
+
+def _looked_up(limits: Mapping[str, int], topic: Column) -> Column:
+    pairs = F.create_map(*(F.lit(each) for pair in limits.items() for each in pair))
+    return F.try_element_at(pairs.cast("map<string,int>"), topic)
+
+
+def _each(records: DataFrame) -> Iterator[Record]:
+    """The records of rows, as they come from Spark."""
+    for row in records.toLocalIterator():
+        headers = {MESSAGE: row["message"], ATTEMPT: row["attempt"]}
+        key, value = (None if row[name] is None else bytes(row[name]) for name in ("key", "value"))
+        yield Record(
+            row["topic"],
+            key,
+            value,
+            [(name, text.encode()) for name, text in headers.items() if text is not None],
+        )
