@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from acker.components.anchors import collect_anchors, fail_when, merge_anchors
     from acker.components.collector import Collector, Context, PermanentFailure, RichBolt, Tuple
+    from acker.components.kafka_bolt import KafkaBolt
     from acker.core.errors import AckerError, BoltError, SourceError, StoreError, TopologyError
     from acker.core.retry import ExponentialBackoff
     from acker.spouts import DeltaSpout, FileSpout, Spout
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "acker.components.anchors": ("collect_anchors", "fail_when", "merge_anchors"),
     "acker.components.collector": ("Collector", "Context", "PermanentFailure", "RichBolt", "Tuple"),
+    "acker.components.kafka_bolt": ("KafkaBolt",),
     "acker.core.errors": ("AckerError", "BoltError", "SourceError", "StoreError", "TopologyError"),
     "acker.core.retry": ("ExponentialBackoff",),
     "acker.spouts": ("DeltaSpout", "FileSpout", "Spout"),
@@ -56,6 +58,7 @@ __all__ = [  # noqa: RUF022 # by subject
     "merge_anchors",
     "Collector",
     "Context",
+    "KafkaBolt",
     "RichBolt",
     "Tuple",
     "PermanentFailure",

@@ -89,6 +89,13 @@ class RichBolt(ABC):
         An exception undoes what this call has asked of the collector, and fails the tuple.
         """
 
+    def finish_batch(self, collector: "Collector") -> None:
+        """Act on the batch as a whole; called after the last tuple, which may be acked, failed, emitted here.
+
+        What is neither acked nor failed afterwards is held back. An exception is no tuple's fault: the batch
+        is held, and tried again later.
+        """
+
     def cleanup(self) -> None:
         """Give back what `prepare` took; called after the last tuple."""
 
@@ -161,19 +168,27 @@ class Task:
         except Exception as error:  # whatever else the user's code raises is the tuple's failure
             self._fail(tup, error)
             return []
+        return self._done(collector, tup._roots)
+
+    def _done(self, collector: Collector, cause: list[int]) -> list[dict[str, Any]]:
+        """Take note of what was reported. Returns the rows that were emitted."""
         for report, other, reason in collector.reports:
             reports = {"ack": self._ack, "fail": self._fail, "reject": self._reject, "reset": self._reset}
             reports[report](other, reason)
-        return [{**row, "_cause": tup._roots} for row in collector.emitted]
+        return [{**row, "_cause": cause} for row in collector.emitted]
 
     def finish(self) -> list[dict[str, Any]]:
-        """The rows that tell of tuples that failed, were reset, or are held back."""
+        """The rows that the bolt emits at the end, and those that tell of tuples that are not acked."""
+        collector = Collector(self._columns)
+        cause = sorted({root for tup in self._open for root in tup._roots})
+        self._bolt.finish_batch(collector)
+        emitted = self._done(collector, cause)
         self._bolt.cleanup()
         held = [
             {**of_roots(tup._roots), "_kind": "held", "_held": dict(zip(PLACE, tup._place, strict=True))}
             for tup in self._open
         ]
-        return self._reports + held
+        return emitted + self._reports + held
 
     def _ack(self, tup: Tuple, reason: str) -> None:
         if tup._state == _ACKED:
