@@ -12,6 +12,7 @@ from acker.core.delta import Store, open_table, query
 from acker.core.ledger import newest_fold
 from acker.core.schemas import component_of, stream
 from acker.reports.audit import audit_report
+from acker.targets.append import DeltaAppend
 from acker.topology.topology import Topology
 
 Rows = list[tuple[Any, ...]]
@@ -128,8 +129,10 @@ def _published_twice(topology: Topology, store: Store) -> list[str]:
     """Messages with rows of several attempts in one published table, and attempts with rows twice."""
     found = []
     for publication in topology.publications.values():
-        table = open_table(publication.to)
-        if publication.target.takes_back or table is None:
+        if not isinstance(publication.target, DeltaAppend):
+            continue
+        table = publication.target.table()
+        if table is None:
             continue
         rows = query(
             """SELECT l.spout, l.source_partition, l.source_offset, count(DISTINCT p._root_id) AS roots

@@ -4,17 +4,22 @@ A tuple says in `who` to which attempts of which messages it belongs, as "a/3/1"
 bolt can fail the first attempts of a message and take the later ones. A description says which.
 """
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+from confluent_kafka import Producer
+from deltalake import write_deltalake
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from acker.components.anchors import fail_when, merge_anchors
 from acker.components.collector import RichBolt
@@ -22,8 +27,12 @@ from acker.core.delta import Store, open_table, query
 from acker.core.retry import ExponentialBackoff
 from acker.journal.journal import Journal
 from acker.spouts import History, Range
+from acker.spouts.kafka import KafkaSpout
+from acker.spouts.schemes import Json
 from acker.targets.aggregates import Count, Sum
+from acker.targets.kafka import KafkaTarget
 from acker.topology.topology import Topology
+from tests.kit.received import newest, received
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each of Spark's workers would import it all
 
@@ -74,6 +83,7 @@ class Shape:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the topology
     limit: int = 3
     delay_seconds: float = 0
+    servers: str = ""  # of a Kafka cluster, from whose topics it reads and to which it publishes
 
     @property
     def store(self) -> str:
@@ -81,6 +91,10 @@ class Shape:
 
     def table(self, stream: str) -> str:
         return f"{self.folder}/published_{stream.replace('.', '_')}"
+
+    def topic(self, name: str) -> str:
+        """Of a spout, or of a stream that is published."""
+        return f"{Path(self.folder).name}.{name}"
 
 
 @dataclass(frozen=True)
@@ -104,9 +118,7 @@ class Source:
         return {PARTITION: planned["upto"] + 1}
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
-        replays = Journal(self.store).rows(f"component = '{self.name}' AND kind = 'replay'")
-        newest = replays[-1].replay.messages if replays else {}  # the batch that is being written
-        attempts = {offset: attempt for offset, attempt, _ in newest.get(PARTITION, ())}
+        attempts = replayed(self.store, self.name)
         wanted = set(positions["source_offset"].to_pylist())
         return self._frame(
             spark, [(row, attempts.get(row["id"], 1)) for row in self._read() if row["id"] in wanted]
@@ -133,21 +145,75 @@ class Source:
         return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
 
 
+@dataclass(frozen=True)
+class TopicSource(KafkaSpout):
+    """A topic of messages (key, v), whose ids are their offsets. The record at 0 is none of them."""
+
+    name: str = ""
+    store: Store | None = None
+
+    def message_schema(self, spark: SparkSession) -> StructType:
+        return spark.createDataFrame([], SCHEMA).schema
+
+    def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
+        return self._named_by(super().read_range(spark, planned), F.lit(1))
+
+    def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
+        attempts = F.lit(1)
+        assert self.store is not None
+        for offset, attempt in replayed(self.store, self.name).items():
+            attempts = F.when(F.col("_source_offset") == offset, attempt).otherwise(attempts)
+        return self._named_by(super().read_positions(spark, positions, history), attempts)
+
+    def _named_by(self, rows: DataFrame, attempt: Column) -> DataFrame:
+        return rows.withColumn("who", F.concat_ws("/", F.lit(self.name), "_source_offset", attempt))
+
+
+def replayed(store: Store, spout: str) -> dict[int, int]:
+    """Offset -> attempt in the replay batch that is being written."""
+    replays = Journal(store).rows(f"component = '{spout}' AND kind = 'replay'")
+    newest = replays[-1].replay.messages if replays else {}
+    return {offset: attempt for each in newest.values() for offset, attempt, _ in each}
+
+
+def source(shape: Shape, name: str) -> Source | TopicSource:
+    """Where a spout reads."""
+    store = Store(shape.store, "sim")
+    if not shape.servers:
+        return Source(f"{shape.folder}/{name}", name, store)
+    topic = shape.topic(name)
+    scheme = Json("key bigint, v bigint")
+    start = {f"{topic}-0": 1}
+    return TopicSource(shape.servers, topic, scheme=scheme, start=start, group=topic, name=name, store=store)
+
+
+def feed(shape: Shape, name: str, rows: Iterable[Mapping[str, int]]) -> None:
+    """Give a spout's source messages (id, key, v)."""
+    if not shape.servers:
+        write_deltalake(f"{shape.folder}/{name}", pa.Table.from_pylist(list(rows)), mode="append")
+        return
+    producer = Producer({"bootstrap.servers": shape.servers})
+    for row in rows:
+        producer.produce(shape.topic(name), json.dumps({"key": row["key"], "v": row["v"]}), partition=0)
+    assert producer.flush(30) == 0
+
+
 def build(shape: Shape) -> Topology:
     """The topology of a description."""
     retry = ExponentialBackoff(initial_seconds=shape.delay_seconds, multiplier=1, limit=shape.limit)
     topology = Topology("sim", retry=retry, **shape.options)
-    store = Store(shape.store, "sim")
     for name in shape.spouts:
         reliable = f"key % {shape.untracked} <> 0" if shape.untracked else True
-        topology.spout(name, Source(f"{shape.folder}/{name}", name, store), reliable=reliable)
+        topology.spout(name, source(shape, name), reliable=reliable)
     for node in shape.nodes:
         _add(topology, node)
     for stream in shape.rows:
-        topology.publish(stream, to=shape.table(stream))
+        topic = KafkaTarget(shape.servers, shape.topic(stream)) if shape.servers else None
+        topology.publish(stream, to=topic or shape.table(stream))
     for stream in shape.sums:
         aggregates = {"n": Count(), "sum": Sum("v")}
-        topology.publish(stream, to=shape.table(stream), by="key", aggregates=aggregates)
+        topic = KafkaTarget(shape.servers, shape.topic(stream), key="key") if shape.servers else None
+        topology.publish(stream, to=shape.table(stream), by="key", aggregates=aggregates, topic=topic)
     return topology
 
 
@@ -326,16 +392,48 @@ def without_attempts(who: str) -> str:
 
 
 def published(shape: Shape) -> dict[str, Counter[tuple[Any, ...]]]:
-    """The rows of every published table, without attempts."""
+    """The rows of every published table or topic, without attempts."""
     found: dict[str, Counter[tuple[Any, ...]]] = {}
     for stream in (*shape.rows, *shape.sums):
-        table = open_table(shape.table(stream))
-        rows = query("SELECT * FROM t", t=table) if table else []
+        rows = _in_topic(shape, stream) if shape.servers else _in_table(shape, stream)
         if stream in shape.rows:
             found[stream] = Counter((without_attempts(row["who"]), row["key"], row["v"]) for row in rows)
         else:
             found[stream] = Counter((row["key"], row["n"], row["sum"]) for row in rows)
     return found
+
+
+def _in_table(shape: Shape, stream: str) -> list[dict[str, Any]]:
+    table = open_table(shape.table(stream))
+    return query("SELECT * FROM t", t=table) if table else []
+
+
+def _in_topic(shape: Shape, stream: str) -> list[dict[str, Any]]:
+    """What readers of what is committed make of a topic: the newest record of each key, or all newest attempts.
+
+    Of a former attempt it must have had the same, so what differs is in the result as well.
+    """
+    records = received(shape.servers, shape.topic(stream))
+    if stream in shape.sums:
+        return [json.loads(value) for value in newest(records).values()]
+    by_who: dict[str, list[dict[str, Any]]] = {}
+    for _, value, _ in records:
+        row = json.loads(value)
+        by_who.setdefault(row["who"], []).append(row)
+    last: dict[str, str] = {}  # of the same messages -> who with the highest attempts
+    for who in sorted(by_who, key=_attempts):
+        last[without_attempts(who)] = who
+    found = []
+    for who, rows in by_who.items():
+        final = by_who[last[without_attempts(who)]]
+        values, finals = (Counter((row["key"], row["v"]) for row in each) for each in (rows, final))
+        if rows is final or values != finals:
+            found += rows
+    return found
+
+
+def _attempts(who: str) -> list[int]:
+    return [int(each.rpartition("/")[2]) for each in who.split("+")]
 
 
 def wanted(

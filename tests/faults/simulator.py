@@ -12,9 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from deltalake import write_deltalake
-
 from acker.batches.run import Run
 from acker.core.delta import Store, in_batches, query
 from acker.core.events import Event, Kind, LedgerRow, State
@@ -25,7 +22,7 @@ from acker.operations.fold import waiting_batches
 from acker.runtime.sessions import connect
 from tests.faults.judge import faults, newest_rows
 from tests.faults.random_runs import Action, SimulatedRun
-from tests.faults.shapes import Message, Shape, build, published, wanted
+from tests.faults.shapes import Message, Shape, build, feed, published, wanted
 from tests.faults.worker import Order, Reply, Worker
 from tests.kit.histories import written
 
@@ -192,7 +189,7 @@ class Simulator:
                 for number in range(first, first + count)
                 for key, v in [self.run.messages[f"{spout}/{number}"]]
             ]
-            write_deltalake(f"{self.shape.folder}/{spout}", pa.Table.from_pylist(rows), mode="append")
+            feed(self.shape, spout, rows)
 
     def _do(self, order: Order) -> None:
         if order.what in ("compact", "trim", "vacuum"):  # which take away what the plain acker reads

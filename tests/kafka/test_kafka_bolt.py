@@ -8,7 +8,7 @@ from acker.core.delta import query
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
-from tests.kafka.received import received
+from tests.kit.received import received
 
 
 def sending(place, broker, **attributes):
@@ -34,7 +34,7 @@ def test_a_tuple_is_acked_when_the_brokers_have_it(place, broker, topic):
     place.add("numbers", n=[1, 2], word=["x", "y"])
     run = sending(place, broker, topic=one.name, key="n")
     run_cycle(run)
-    assert received(broker, one.name) == [
+    assert received(broker.servers, one.name) == [
         ("1", '{"n": 1, "word": "x"}', {}),
         ("2", '{"n": 2, "word": "y"}', {}),
     ]
@@ -52,7 +52,7 @@ def test_topic_key_and_value_are_methods_where_a_class_gives_them(place, broker,
         value_of=lambda self, tup: f"number {tup.n}",
     )
     run_cycle(run)
-    assert received(broker, name) == [(None, "number 1", {})]
+    assert received(broker.servers, name) == [(None, "number 1", {})]
     assert states(run) == [("acked", None), ("acked", None)]
 
 
@@ -61,7 +61,7 @@ def test_what_the_brokers_do_not_take_fails_its_message(place, broker, topic):
     place.add("numbers", n=[1, 2], word=["x", "y" * 2_000_000])
     run = sending(place, broker, topic=one.name, value="word")
     run_cycle(run)
-    assert received(broker, one.name) == [(None, "x", {})]
+    assert received(broker.servers, one.name) == [(None, "x", {})]
     assert [state for state, _ in states(run)] == ["acked", "failed"]
     assert states(run)[1][1].startswith("Kafka does not take it: ")
 
@@ -76,7 +76,7 @@ def test_where_no_broker_answers_the_batch_is_held_and_no_message_fails(place, b
     run = sending(place, broker, topic=one.name)
     place.clock.advance(3_600)
     run_cycle(run)
-    assert received(broker, one.name) == [(None, '{"n": 1}', {})]
+    assert received(broker.servers, one.name) == [(None, '{"n": 1}', {})]
     assert states(run) == [("acked", None)]
 
 

@@ -6,11 +6,10 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import functions as F
 
-from acker import Count, KafkaTarget, Topology, fail_when
+from acker import KafkaTarget
 from acker.core.delta import query
 from acker.core.errors import SourceError, TopologyError
 from acker.core.events import State
-from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import drain, run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.publish import publish
@@ -18,51 +17,22 @@ from acker.operations.replay import replay_by_hand
 from acker.operations.selection import Selection
 from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
-from acker.spouts import FileSpout
 from acker.targets import kafka
-from tests.kafka.received import newest, received
+from tests.kafka.words import Words
 from tests.kit.broker import running_broker
-
-
-def words(place, target=None, **publishing):
-    """Lines of a word and a number; a line whose number is negative fails once."""
-    topology = Topology("words", retry=ExponentialBackoff(initial_seconds=60, limit=1))
-    lines = topology.spout(
-        "lines", FileSpout(place.path("lines"), format="json", schema="word string, n int")
-    )
-    marker = place.folder / "mended"
-
-    @topology.bolt(lines)
-    def checked(tuples):
-        is_bad = (F.col("n") < 0) & F.lit(not marker.exists())
-        return tuples.select("anchor", "word", "n", fail_when(is_bad, "negative"))
-
-    topology.publish(checked, **({"to": target} | publishing if target else publishing))
-    return place.run(topology), marker
-
-
-def feed(place, name, *pairs):
-    folder = place.folder / "lines"
-    folder.mkdir(exist_ok=True)
-    text = "".join(f'{{"word": "{word}", "n": {n}}}\n' for word, n in pairs)
-    (folder / f"{name}.json").write_text(text)
-
-
-def settle(run, place, marker):
-    run_cycle(run)
-    marker.touch()
-    drain(run, sleep=place.clock.advance)
+from tests.kit.received import newest, received
 
 
 def test_tuples_of_acked_messages_are_records_with_message_and_attempt(place, broker, topic):
     one = topic()
-    feed(place, "a", ("x", 1), ("y", -2))
-    run, marker = words(place, KafkaTarget(broker.servers, one.name, key="word"))
+    words = Words(place.folder, KafkaTarget(broker.servers, one.name, key="word"))
+    words.feed("a", ("x", 1), ("y", -2))
+    run = place.run(words.topology())
     run_cycle(run)
-    assert [key for key, _, _ in received(broker, one.name)] == ["x"]
-    marker.touch()
+    assert [key for key, _, _ in received(broker.servers, one.name)] == ["x"]
+    words.mend()
     drain(run, sleep=place.clock.advance)
-    assert received(broker, one.name) == [
+    assert received(broker.servers, one.name) == [
         ("x", '{"word":"x","n":1}', {"acker-message": "lines:a.json:1", "acker-attempt": "1"}),
         ("y", '{"word":"y","n":-2}', {"acker-message": "lines:a.json:2", "acker-attempt": "2"}),
     ]
@@ -73,23 +43,24 @@ def test_tuples_of_acked_messages_are_records_with_message_and_attempt(place, br
 def test_topic_key_and_value_are_expressions_and_a_null_topic_sends_nothing(place, broker, topic):
     small, large = topic(), topic()
     where = f"CASE WHEN n < 10 THEN '{small.name}' WHEN n < 100 THEN '{large.name}' END"
-    feed(place, "a", ("x", 1), ("y", 20), ("z", 300))
-    run, _ = words(place, KafkaTarget(broker.servers, topic_by=where, key="n", value="upper(word)"))
+    words = Words(place.folder, KafkaTarget(broker.servers, topic_by=where, key="n", value="upper(word)"))
+    words.feed("a", ("x", 1), ("y", 20), ("z", 300))
+    run = place.run(words.topology())
     run_cycle(run)
-    assert [record[:2] for record in received(broker, small.name)] == [("1", "X")]
-    assert [record[:2] for record in received(broker, large.name)] == [("20", "Y")]
+    assert [record[:2] for record in received(broker.servers, small.name)] == [("1", "X")]
+    assert [record[:2] for record in received(broker.servers, large.name)] == [("20", "Y")]
     assert audit_report(run.topology, run.store).passed
 
 
 def test_a_record_that_its_topic_would_not_take_fails_its_message_before_the_ack(place, broker, topic):
     one = topic(max_message_bytes="2000")
-    feed(place, "a", ("x", 1), ("y" * 2_000, 2))
-    run, _ = words(
-        place, KafkaTarget(broker.servers, topic_by=f"if(n < 3, '{one.name}', 'nowhere')", value="word")
-    )
-    feed(place, "b", ("z", 3))
+    where = f"if(n < 3, '{one.name}', 'nowhere')"
+    words = Words(place.folder, KafkaTarget(broker.servers, topic_by=where, value="word"))
+    words.feed("a", ("x", 1), ("y" * 2_000, 2))
+    run = place.run(words.topology())
+    words.feed("b", ("z", 3))
     run_cycle(run)
-    assert [value for _, value, _ in received(broker, one.name)] == ["x"]
+    assert [value for _, value, _ in received(broker.servers, one.name)] == ["x"]
     failed = query(
         "SELECT reason FROM ledger WHERE state = 'failed' ORDER BY reason", ledger=run.store.require("ledger")
     )
@@ -102,9 +73,10 @@ def test_a_record_that_its_topic_would_not_take_fails_its_message_before_the_ack
 def test_a_fold_of_many_parts_goes_on_where_it_was_cut_short(place, broker, topic, monkeypatch):
     one = topic(partitions=2)
     monkeypatch.setattr(kafka, "PART_ROWS", 3)
-    feed(place, "a", *((f"w{n}", n) for n in range(10)))
     target = KafkaTarget(broker.servers, one.name, key="word", value="word")
-    run, _ = words(place, target)
+    words = Words(place.folder, target)
+    words.feed("a", *((f"w{n}", n) for n in range(10)))
+    run = place.run(words.topology())
     sent = kafka.Sender.send
     parts = []
 
@@ -117,26 +89,29 @@ def test_a_fold_of_many_parts_goes_on_where_it_was_cut_short(place, broker, topi
     monkeypatch.setattr(kafka.Sender, "send", cut_short)
     with pytest.raises(SourceError, match="cut short"):
         run_cycle(run)
-    assert len(received(broker, one.name, 2)) == sum(parts)
+    assert len(received(broker.servers, one.name, 2)) == sum(parts)
     assert audit_report(run.topology, run.store).passed
     monkeypatch.setattr(kafka.Sender, "send", sent)
     monkeypatch.setattr(kafka, "PART_ROWS", 5)  # the fold stays divided as it was
     assert publish(run) == 1
-    assert sorted(value for _, value, _ in received(broker, one.name, 2)) == [f"w{n}" for n in range(10)]
+    assert sorted(value for _, value, _ in received(broker.servers, one.name, 2)) == [
+        f"w{n}" for n in range(10)
+    ]
     assert audit_report(run.topology, run.store).passed
 
 
 def test_what_a_replay_of_an_acked_message_publishes_comes_beside_the_former(place, broker, topic):
     one = topic()
-    feed(place, "a", ("x", 1), ("y", 2))
-    run, _ = words(place, KafkaTarget(broker.servers, one.name, key="word", value="word"))
+    words = Words(place.folder, KafkaTarget(broker.servers, one.name, key="word", value="word"))
+    words.feed("a", ("x", 1), ("y", 2))
+    run = place.run(words.topology())
     run_cycle(run)
     replay_by_hand(run, Selection(states=(State.ACKED,), positions=(("a.json", 1),)), "again", "ada")
     drain(run, sleep=place.clock.advance)
-    found = [(key, headers["acker-attempt"]) for key, _, headers in received(broker, one.name)]
+    found = [(key, headers["acker-attempt"]) for key, _, headers in received(broker.servers, one.name)]
     assert found == [("x", "1"), ("y", "1"), ("x", "2")]
     assert audit_report(run.topology, run.store).passed
-    feed(place, "b", ("z", 3))
+    words.feed("b", ("z", 3))
     place.clock.advance(1_000)
     run_cycle(run)
     assert trim_streams(run, older_than=timedelta(seconds=500)) != {}
@@ -145,13 +120,16 @@ def test_what_a_replay_of_an_acked_message_publishes_comes_beside_the_former(pla
 
 def test_a_compacted_topic_holds_what_the_table_of_a_running_aggregate_holds(place, broker, topic):
     one = topic(cleanup_policy="compact")
-    feed(place, "a", ("x", 1), ("x", 2), ("y", 3), ("z", -1))
     counts = KafkaTarget(broker.servers, one.name, key="word")
-    run, marker = words(place, to=place.path("counts"), by="word", aggregates={"n": Count()}, topic=counts)
+    words = Words(place.folder, counts, counted=True)
+    words.feed("a", ("x", 1), ("x", 2), ("y", 3), ("z", -1))
+    run = place.run(words.topology())
     run_cycle(run)
-    feed(place, "b", ("x", 4), ("w", 5))
-    settle(run, place, marker)
-    assert newest(received(broker, one.name)) == {
+    words.feed("b", ("x", 4), ("w", 5))
+    run_cycle(run)
+    words.mend()
+    drain(run, sleep=place.clock.advance)
+    assert newest(received(broker.servers, one.name)) == {
         "w": '{"word":"w","n":1}',
         "x": '{"word":"x","n":3}',
         "y": '{"word":"y","n":1}',
@@ -163,8 +141,9 @@ def test_a_compacted_topic_holds_what_the_table_of_a_running_aggregate_holds(pla
 
 def test_two_clients_that_publish_the_same_fold_at_once_send_it_once(place, broker, topic):
     one = topic()
-    feed(place, "a", *((f"w{n}", n) for n in range(100)))
-    run, _ = words(place, KafkaTarget(broker.servers, one.name, value="word"))
+    words = Words(place.folder, KafkaTarget(broker.servers, one.name, value="word"))
+    words.feed("a", *((f"w{n}", n) for n in range(100)))
+    run = place.run(words.topology())
     run_spout(run, run.topology.spouts[0])
     run_bolt(run, run.topology.bolts[0])
     fold(run)
@@ -173,15 +152,16 @@ def test_two_clients_that_publish_the_same_fold_at_once_send_it_once(place, brok
         each.start()
     for each in both:
         each.join()
-    assert len(received(broker, one.name)) == 100
+    assert len(received(broker.servers, one.name)) == 100
     assert audit_report(run.topology, run.store).passed
 
 
 def test_two_streams_are_published_to_one_topic(place, broker, topic):
     one = topic()
     target = KafkaTarget(broker.servers, one.name, value="word")
-    feed(place, "a", ("x", 1))
-    run, _ = words(place, target)
+    words = Words(place.folder, target)
+    words.feed("a", ("x", 1))
+    run = place.run(words.topology())
 
     @run.topology.bolt(run.topology.spouts[0])
     def shouted(tuples):
@@ -189,7 +169,7 @@ def test_two_streams_are_published_to_one_topic(place, broker, topic):
 
     run.topology.publish(shouted, to=target)
     run_cycle(run)
-    assert sorted(value for _, value, _ in received(broker, one.name)) == ["X", "x"]
+    assert sorted(value for _, value, _ in received(broker.servers, one.name)) == ["X", "x"]
     assert audit_report(run.topology, run.store).passed
 
 
@@ -206,37 +186,40 @@ def test_what_does_not_fit_together_is_refused(arguments, said):
 
 
 def test_an_expression_that_does_not_fit_the_stream_names_it(place, broker, topic):
-    feed(place, "a", ("x", 1))
     for wrong, said in (
         ({"key": "wrod"}, "KafkaTarget of what checked publishes: .*wrod"),
         ({"value": "struct(word)"}, "value is struct<word:string>; make it text"),
     ):
-        run, _ = words(place, KafkaTarget(broker.servers, topic().name, **wrong))
+        words = Words(place.folder, KafkaTarget(broker.servers, topic().name, **wrong))
+        words.feed("a", ("x", 1))
+        run = place.run(words.topology())
         with pytest.raises(TopologyError, match=said):
             run_cycle(run)
 
 
 def test_a_topic_of_a_running_aggregate_needs_a_key(place):
     with pytest.raises(TopologyError, match="give its KafkaTarget a key"):
-        words(place, to=place.path("n"), by="word", aggregates={"n": Count()}, topic=KafkaTarget("s", "t"))
+        Words(place.folder, KafkaTarget("s", "t"), counted=True).topology()
 
 
 def test_a_topic_that_is_not_there_holds_the_batch(place, broker):
-    feed(place, "a", ("x", 1))
-    run, _ = words(place, KafkaTarget(broker.servers, "never_made"))
+    words = Words(place.folder, KafkaTarget(broker.servers, "never_made"))
+    words.feed("a", ("x", 1))
+    run = place.run(words.topology())
     with pytest.raises(SourceError, match="the settings of topic never_made: It is not there: create it"):
         run_cycle(run)
     broker.create("never_made")
     run_cycle(run)
-    assert len(received(broker, "never_made")) == 1
+    assert len(received(broker.servers, "never_made")) == 1
 
 
 @pytest.mark.extended
 def test_while_the_broker_is_down_nothing_is_published_and_the_next_run_goes_on(place, tmp_path):
     with running_broker(tmp_path / "broker") as broker:
         one = broker.create("words")
-        feed(place, "a", ("x", 1))
-        run, _ = words(place, KafkaTarget(broker.servers, "words", value="word"))
+        words = Words(place.folder, KafkaTarget(broker.servers, "words", value="word"))
+        words.feed("a", ("x", 1))
+        run = place.run(words.topology())
         run_spout(run, run.topology.spouts[0])
         run_bolt(run, run.topology.bolts[0])
         broker.kill()
@@ -244,15 +227,16 @@ def test_while_the_broker_is_down_nothing_is_published_and_the_next_run_goes_on(
             fold(run)
         broker.start()
         run_cycle(run)
-        assert [value for _, value, _ in received(broker, one.name)] == ["x"]
+        assert [value for _, value, _ in received(broker.servers, one.name)] == ["x"]
 
 
 @pytest.mark.extended
 def test_without_transactions_each_record_is_there_at_least_once(place, broker, topic):
     one = topic()
-    feed(place, "a", ("x", 1), ("y", 2))
-    run, _ = words(place, KafkaTarget(broker.servers, one.name, value="word", exactly_once=False))
+    words = Words(place.folder, KafkaTarget(broker.servers, one.name, value="word", exactly_once=False))
+    words.feed("a", ("x", 1), ("y", 2))
+    run = place.run(words.topology())
     run_cycle(run)
     assert publish(run) == 0
-    assert [value for _, value, _ in received(broker, one.name)] == ["x", "y"]
+    assert [value for _, value, _ in received(broker.servers, one.name)] == ["x", "y"]
     assert audit_report(run.topology, run.store).passed

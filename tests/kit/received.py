@@ -3,11 +3,11 @@
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 
-def received(broker, topic, partitions=1, level="read_committed"):
+def received(servers, topic, partitions=1, level="read_committed"):
     """Its records, partition by partition: (key, value, headers), all as text."""
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.servers,
+            "bootstrap.servers": servers,
             "group.id": "reader",
             "isolation.level": level,
             "enable.auto.commit": False,
