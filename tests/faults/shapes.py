@@ -409,7 +409,7 @@ def _in_table(shape: Shape, stream: str) -> list[dict[str, Any]]:
 
 
 def _in_topic(shape: Shape, stream: str) -> list[dict[str, Any]]:
-    """What readers of what is committed make of a topic: the newest record of each key, or all newest attempts.
+    """What readers of what is committed make of a topic: each key's newest record, or all newest attempts.
 
     Of a former attempt it must have had the same, so what differs is in the result as well.
     """

@@ -1,7 +1,9 @@
 """Publishing to topics: each fold once for readers of what is committed, and what a topic does not take."""
 
 import threading
+import time
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from pyspark.sql import functions as F
@@ -10,6 +12,7 @@ from acker import KafkaTarget
 from acker.core.delta import query
 from acker.core.errors import SourceError, TopologyError
 from acker.core.events import State
+from acker.kafka import sending
 from acker.operations.cycle import drain, run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.publish import publish
@@ -228,6 +231,38 @@ def test_while_the_broker_is_down_nothing_is_published_and_the_next_run_goes_on(
         broker.start()
         run_cycle(run)
         assert [value for _, value, _ in received(broker.servers, one.name)] == ["x"]
+
+
+@pytest.mark.extended
+def test_a_broker_that_is_killed_among_the_records_of_a_fold(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(sending, "_PATIENCE_SECONDS", 2)
+    with running_broker(tmp_path / "broker") as broker:
+        broker.create("words")
+        words = Words(place.folder, KafkaTarget(broker.servers, "words", value="word"))
+        words.feed("a", *((f"w{n}", n) for n in range(10)))
+        run = place.run(words.topology())
+        run_spout(run, run.topology.spouts[0])
+        run_bolt(run, run.topology.bolts[0])
+        fold(run)
+        with monkeypatch.context() as patched:
+            patched.setattr(kafka, "_each", partial(killing, broker, kafka._each))
+            with pytest.raises(SourceError, match=f"Kafka at {broker.servers}"):
+                publish(run)
+        broker.start()
+        assert publish(run) == 1
+        assert sorted(value for _, value, _ in received(broker.servers, "words")) == [
+            f"w{n}" for n in range(10)
+        ]
+        assert audit_report(run.topology, run.store).passed
+
+
+def killing(broker, each, records):
+    """The records of a fold; the broker is killed when half of them are out."""
+    for number, record in enumerate(each(records)):
+        if number == 5:
+            time.sleep(0.2)  # in which it gets the others
+            broker.kill()
+        yield record
 
 
 @pytest.mark.extended
