@@ -14,6 +14,7 @@ CHANGES = "tests/store/test_changes.py::"
 CYCLES = "tests/store/test_cycles.py::"
 HOLDS = "tests/spark/test_holds.py::"
 KAFKA = "tests/kafka/test_kafka_spout.py::"
+KAFKA_TARGET = "tests/kafka/test_kafka_target.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
 REPLAY = "tests/store/test_replay.py::"
 STORE_MAINTAIN = "tests/store/test_maintain.py::"
@@ -415,8 +416,8 @@ MUTANTS = (
     Mutant(
         "a bolt forgets what it holds back",
         "acker/components/collector.py",
-        "        return self._reports + held\n",
-        "        return self._reports\n",
+        "        return emitted + self._reports + held\n",
+        "        return emitted + self._reports\n",
         (f"{RICH}test_a_tuple_that_is_held_back_is_joined_batches_later",),
     ),
     Mutant(
@@ -490,5 +491,19 @@ MUTANTS = (
         "replaced = _caused(run, journal, name, acked.replaced, old)",
         "replaced = None",
         (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
+    ),
+    Mutant(
+        "a fold that a topic has is sent again",
+        "acker/targets/kafka.py",
+        "        if marker.upto >= fold:\n            return\n",
+        "",
+        (f"{KAFKA_TARGET}test_two_clients_that_publish_the_same_fold_at_once_send_it_once",),
+    ),
+    Mutant(
+        "a fold that was cut short begins anew",
+        "acker/targets/kafka.py",
+        "        if marker.fold != fold:\n",
+        "        if True:\n",
+        (f"{KAFKA_TARGET}test_a_fold_of_many_parts_goes_on_where_it_was_cut_short",),
     ),
 )
