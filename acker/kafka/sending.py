@@ -19,7 +19,8 @@ _PATIENCE_SECONDS = 30.0  # for a cluster that takes nothing
 _POLL_SECONDS = 0.1
 _QUEUE_KBYTES = 65_536
 _BATCH_BYTES = 1_000_000  # librdkafka's own
-_FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "CONCURRENT_TRANSACTIONS")
+# The last is what each later call says; it does not tell of what it came.
+_FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FATAL")
 _log = logging.getLogger(__name__)
 
 

@@ -10,6 +10,7 @@ from acker.kafka.cluster import Cluster, Partition
 from acker.operations.cycle import drain, run_cycle
 from acker.reports.status import status_report
 from tests.kafka.orders import orders, seen
+from tests.kit.stops import Stop, stopping_at
 from tests.kit.waiting import wait_for
 
 
@@ -53,3 +54,16 @@ def test_a_group_with_members_is_told_and_the_fold_stands(place, broker, topic, 
     member.close()
     run_cycle(run)
     assert seen(broker, group, one.name) == [1]
+
+
+@pytest.mark.extended
+def test_what_a_fold_that_was_cut_short_did_not_tell_the_group_the_next_one_does(place, broker, topic):
+    one = topic()
+    one.add('{"id": 1}')
+    topology, _ = orders(place, broker.servers, one.name, group=f"{one.name}-late")
+    with pytest.raises(Stop):
+        run_cycle(place.run(topology, on_step=stopping_at("folded", "acker")))
+    assert seen(broker, f"{one.name}-late", one.name) == [-1001]
+    run_cycle(place.run(topology))
+    assert seen(broker, f"{one.name}-late", one.name) == [1]
+    assert place.rows("checked") == [(1,)]

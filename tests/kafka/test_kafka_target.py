@@ -1,13 +1,14 @@
 """Publishing to topics: each fold once for readers of what is committed, and what a topic does not take."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
-from acker import KafkaTarget
+from acker import KafkaSpout, KafkaTarget, Topology
 from acker.core.delta import query
 from acker.core.errors import SourceError, TopologyError
 from acker.core.events import State
@@ -149,11 +150,9 @@ def test_two_clients_that_publish_the_same_fold_at_once_send_it_once(place, brok
     run_spout(run, run.topology.spouts[0])
     run_bolt(run, run.topology.bolts[0])
     fold(run)
-    both = [threading.Thread(target=publish, args=(place.run(run.topology),)) for _ in range(2)]
-    for each in both:
-        each.start()
-    for each in both:
-        each.join()
+    with ThreadPoolExecutor() as pool:
+        done = list(pool.map(publish, [place.run(run.topology), place.run(run.topology)]))
+    assert max(done) == 1
     assert len(received(broker.servers, one.name)) == 100
     assert audit_report(run.topology, run.store).passed
 
@@ -273,3 +272,21 @@ def test_without_transactions_each_record_is_there_at_least_once(place, broker, 
     assert publish(run) == 0
     assert [value for _, value, _ in received(broker.servers, one.name)] == ["x", "y"]
     assert audit_report(run.topology, run.store).passed
+
+
+@pytest.mark.extended
+def test_a_record_of_10_mb_goes_from_topic_to_topic(place, broker, topic):
+    here, there = (topic(max_message_bytes="12000000") for _ in range(2))
+    producer = Producer({"bootstrap.servers": broker.servers, "message.max.bytes": 12_000_000})
+    producer.produce(here.name, "x" * 10_000_000)
+    assert producer.flush(30) == 0
+    topology = Topology("large")
+    texts = topology.spout("texts", KafkaSpout(broker.servers, here.name))
+
+    @topology.bolt(texts)
+    def copied(tuples):
+        return tuples.select("anchor", "value")
+
+    topology.publish(copied, KafkaTarget(broker.servers, there.name, value="value"))
+    run_cycle(place.run(topology))
+    assert [len(value) for _, value, _ in received(broker.servers, there.name)] == [10_000_000]
