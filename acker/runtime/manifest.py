@@ -20,7 +20,7 @@ from acker.runtime.imports import search_current_folder
 from acker.runtime.settings import Settings
 
 if TYPE_CHECKING:
-    from acker.topology.topology import Topology
+    from acker.topology.topology import Publication, Topology
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,14 @@ class Manifest:
 def manifest_of(topology: "Topology", doc: str = "") -> Manifest:
     """The manifest of a topology; `doc` describes it to people."""
     components = tuple(ComponentManifest(c.name, c.upstreams, c.doc) for c in topology.order())
-    tables = {publication.stream: publication.to for publication in topology.publications.values()}
+    tables = {stream: _place(topology.name, each) for stream, each in topology.publications.items()}
     return Manifest(topology.name, doc, topology.max_pending, components, tables, topology.schedule)
+
+
+def _place(topology: str, publication: "Publication") -> str:
+    """The place of a publication, as no other has it; Airflow has one asset of a URI."""
+    shared = publication.target.takes_several
+    return f"{publication.to}?stream={topology}.{publication.stream}" if shared else publication.to
 
 
 def registered_manifests(settings: Settings) -> tuple[list[Manifest], list[str]]:
