@@ -1,7 +1,7 @@
 """The jars that the Spark server loads, of Delta and Kafka: fetched once, into `acker`'s own environment.
 
-The Ivy that ships inside PySpark fetches the fixed list of `ivy.xml`, through whatever repositories it is
-configured for. A deployment without a network sets `PIPELINE_JARS` to a folder that holds them.
+The Ivy that ships inside PySpark fetches a fixed list, here that of `ivy.xml`, through whatever repositories
+it is configured for. A deployment without a network sets `PIPELINE_JARS` to a folder that holds the jars.
 """
 
 import contextlib
@@ -33,9 +33,14 @@ def spark_home() -> Path:
 
 
 def default_folder() -> Path:
-    """Where this release's jars are kept, in the Python environment; another list has another folder."""
-    release = hashlib.sha256(_IVY.read_bytes()).hexdigest()[:12]
-    return Path(sys.prefix) / "share" / "acker" / f"jars-{release}"
+    """Where this release's jars are kept."""
+    return kept_in("jars", _IVY)
+
+
+def kept_in(name: str, listed: Path) -> Path:
+    """Where the jars of a list are kept, in the Python environment; another list has another folder."""
+    release = hashlib.sha256(listed.read_bytes()).hexdigest()[:12]
+    return Path(sys.prefix) / "share" / "acker" / f"{name}-{release}"
 
 
 def jars(folder: Path | None) -> list[Path]:
@@ -48,7 +53,7 @@ def jars(folder: Path | None) -> list[Path]:
         ServerError: the folder lacks Delta's jars, or they could not be fetched.
     """
     if folder is None:
-        return fetched(_IVY, default_folder())
+        return fetched(_IVY, default_folder(), ", or set PIPELINE_JARS to a folder that holds them")
     found = sorted(folder.glob("*.jar"))
     if not any("delta-spark" in jar.name for jar in found):
         raise ServerError(
@@ -58,11 +63,13 @@ def jars(folder: Path | None) -> list[Path]:
     return found
 
 
-def fetched(listed: Path, folder: Path) -> list[Path]:
+def fetched(listed: Path, folder: Path, instead: str = "") -> list[Path]:
     """The jars of a list, fetched into a folder where not all of them are there.
 
     Args:
         listed: a file of Ivy's, which names all jars.
+        folder: where they are kept.
+        instead: what else an error advises.
 
     Raises:
         ServerError: they could not be fetched or kept.
@@ -71,13 +78,13 @@ def fetched(listed: Path, folder: Path) -> list[Path]:
     if len(list(folder.glob("*.jar"))) == expected:
         return sorted(folder.glob("*.jar"))
     check_java()
-    with _locked(folder.with_suffix(".lock")):
+    with _locked(folder.with_suffix(".lock"), instead):
         if len(list(folder.glob("*.jar"))) != expected:  # else another process has fetched them meanwhile
-            _fetch(listed, folder, expected)
+            _fetch(listed, folder, expected, instead)
     return sorted(folder.glob("*.jar"))
 
 
-def _fetch(listed: Path, folder: Path, expected: int) -> None:
+def _fetch(listed: Path, folder: Path, expected: int, instead: str) -> None:
     draft = folder.with_suffix(".new")
     shutil.rmtree(draft, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -90,21 +97,19 @@ def _fetch(listed: Path, folder: Path, expected: int) -> None:
     if done.returncode != 0 or len(list(draft.glob("*.jar"))) != expected:
         said = (done.stdout + done.stderr).strip().splitlines()
         raise ServerError(
-            f"The jars could not be fetched: {' '.join(said[-5:])} Mend that and try again, or set "
-            "PIPELINE_JARS to a folder that holds them."
+            f"The jars could not be fetched: {' '.join(said[-5:])} Mend that and try again{instead}."
         )
     draft.rename(folder)
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, instead: str) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("w")
     except OSError as error:
         raise ServerError(
-            f"The jars cannot be kept in {path.parent} ({error.strerror}). Set PIPELINE_JARS to a folder "
-            "that holds them."
+            f"The jars cannot be kept in {path.parent} ({error.strerror}). Make it writable{instead}."
         ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
 """Ports of this machine: one that is free, whether something listens, and who holds one that is taken."""
 
-import contextlib
+import itertools
 import random
 import socket
 import subprocess
@@ -30,14 +30,36 @@ def free_port() -> int:
     Raises:
         ServerError: none is free.
     """
-    for port in random.sample(_PORTS, 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Such ports, each another one.
+
+    Raises:
+        ServerError: there are not as many.
+    """
+    free = (port for port in random.sample(_PORTS, 100) if _is_free(port))
+    found = list(itertools.islice(free, count))
+    if len(found) < count:
+        raise ServerError(f"Too few ports from {_PORTS.start} to {_PORTS.stop - 1} are free: free some.")
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
             probe.bind((LOOPBACK, port))
-            return port
-    raise ServerError(f"No port from {_PORTS.start} to {_PORTS.stop - 1} is free for the Spark server.")
+        except OSError:
+            return False
+    return True
 
 
-def check_free(address: str, port: int) -> None:
+def check_free(
+    address: str,
+    port: int,
+    advice: str = "Free it, or choose another with --port; without it a free one is found.",
+) -> None:
     """Check that a server may listen there.
 
     Raises:
@@ -50,9 +72,7 @@ def check_free(address: str, port: int) -> None:
             probe.bind((address, port))
         except OSError as error:
             why = f"is held by {holder}" if (holder := _holder(port)) else f"cannot be used: {error.strerror}"
-            raise ServerError(
-                f"Port {port} {why}. Free it, or choose another with --port; without it a free one is found."
-            ) from error
+            raise ServerError(f"Port {port} {why}. {advice}") from error
 
 
 def _holder(port: int) -> str:

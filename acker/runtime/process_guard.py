@@ -11,10 +11,52 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 
 _POLL_SECONDS = 0.3
 _STOP_SECONDS = 10.0
+_PATIENCE_SECONDS = 20  # for a guard, which kills what does not stop
+
+
+def start(
+    command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a command under a guard, so that it ends with this process.
+
+    Args:
+        log: what the command prints is appended to it.
+        environ: the command's environment; None: this process's own.
+        folder: the command's current folder; None: this process's own.
+
+    Returns:
+        The guard's process, which `stop` ends with all that the command has started.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-IS", __file__, str(os.getpid()), *command],
+            env=environ,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # so that Ctrl-C here does not reach it
+        )
+
+
+def stop(guards: "Collection[subprocess.Popen[bytes]]") -> None:
+    """Ask all guards to end what they guard, and wait until they have."""
+    for guard in guards:
+        if guard.poll() is None:
+            guard.send_signal(signal.SIGTERM)
+    for guard in guards:
+        try:
+            guard.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(guard.pid, signal.SIGKILL)
+            guard.wait()
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +23,7 @@ from acker.core.errors import ServerError
 from acker.runtime.home import writing
 from acker.runtime.jars import jars, spark_home
 from acker.runtime.java import check_java
+from acker.runtime.logs import last_words
 from acker.runtime.ports import check_free, free_port, is_listening
 from acker.runtime.settings import LOOPBACK, Settings
 from acker.runtime.tokens import make_token, read_token, remove_token
@@ -37,9 +37,6 @@ _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # of which Spark's server and its c
 # What the server itself logs once it listens. That something listens on its port proves nothing: another
 # process may have taken the port meanwhile.
 _STARTED = "Spark Connect server started at"
-
-# What a line of the log says when it says why a start failed.
-_TELLING = re.compile(r"Exception|Error|ERROR|Could not|[Ii]nvalid|[Ff]ailed")
 
 _CONFS = {
     "spark.ui.enabled": "false",
@@ -319,19 +316,12 @@ def _await(settings: Settings, server: Server) -> None:
     while _STARTED not in _log(settings).read_text(errors="replace"):
         if not _is_alive(server):
             check_free(settings.server_address, server.port)
-            raise ServerError(f"The Spark server did not start: {_last_words(_log(settings))}")
+            raise ServerError(f"The Spark server did not start: {last_words(_log(settings))}")
         if time.monotonic() > deadline:
             raise ServerError(
-                f"The Spark server did not start within {_START_SECONDS} s: {_last_words(_log(settings))}"
+                f"The Spark server did not start within {_START_SECONDS} s: {last_words(_log(settings))}"
             )
         time.sleep(_POLL_SECONDS)
-
-
-def _last_words(log: Path) -> str:
-    """The line of the log that tells most about a failed start, and where the log is."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if _TELLING.search(line)] or lines or ["its log is empty."]
-    return f"{telling[-1]} The log is {log}."
 
 
 def _command(settings: Settings, port: int) -> list[str]:

@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -31,7 +30,6 @@ from acker.runtime.settings import Settings
 USER = "admin"
 _PORT = 8080  # Airflow's own
 _START_SECONDS = 180
-_STOP_SECONDS = 20
 _POLL_SECONDS = 0.5
 _TOKEN_SECONDS = 3600
 _LOCK_SECONDS = 30
@@ -78,7 +76,7 @@ class Stack:
             if name not in self.parts or self.parts[name].poll() is not None:
                 if name in self.parts:
                     ended.append(name)
-                self.parts[name] = _start_part(_log(self.settings, name), command, self.environ)
+                self.parts[name] = guard.start(_airflow(*command), _log(self.settings, name), self.environ)
         return ended
 
     def api(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -142,16 +140,7 @@ def running_stack(settings: Settings, dags: Path) -> Iterator[Stack]:
 
 
 def _stop(stack: Stack) -> None:
-    for part in stack.parts.values():
-        if part.poll() is None:
-            part.send_signal(signal.SIGTERM)  # its guard ends everything that the part has started
-    for part in stack.parts.values():
-        try:
-            part.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(part.pid, signal.SIGKILL)
-            part.wait()
+    guard.stop(stack.parts.values())
     server.stop(stack.settings)
 
 
@@ -251,18 +240,6 @@ def _migrate(settings: Settings, environ: dict[str, str]) -> None:
         )
     if done.returncode != 0:
         raise StackError(f"Airflow's database could not be set up; see {_log(settings, 'migrate')}.")
-
-
-def _start_part(log: Path, command: list[str], environ: dict[str, str]) -> "subprocess.Popen[bytes]":
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-IS", guard.__file__, str(os.getpid()), *_airflow(*command)],
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # so that Ctrl-C here does not reach it
-        )
 
 
 def _await(stack: Stack) -> None:

@@ -1,12 +1,9 @@
-"""A Kafka broker of the tests' own, on loopback."""
+"""The product's Kafka broker as tests have it: it can be killed, and has topics that are quickly filled."""
 
 import contextlib
 import os
 import signal
-import socket
 import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,16 +12,14 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from acker.kafka.cluster import Cluster, Partition
-from acker.runtime.jars import fetched
+from acker.runtime import broker
 from acker.runtime.java import java_command
+from acker.runtime.ports import free_port
 from tests.kit.waiting import wait_for
 
-_LIST = Path(__file__).with_name("broker.xml")
-_START_SECONDS = 60
 
-
-class Broker:
-    """One node, whose data stay where it is when it is killed and started again.
+class Broker(broker.Broker):
+    """A broker that waits for nothing.
 
     Args:
         password: of a user `ada` who may log in at `secure_servers`, which speak TLS; `authority` is the file
@@ -32,42 +27,14 @@ class Broker:
     """
 
     def __init__(self, folder: Path, password: str | None = None) -> None:
-        self.folder = folder
-        self.port, controller, secure = _free_ports(3)
-        self.servers, self.secure_servers = f"127.0.0.1:{self.port}", f"127.0.0.1:{secure}"
+        super().__init__(folder, more=_QUICK)
         self.authority = folder / "authority.pem"
-        self._child: subprocess.Popen[bytes] | None = None
-        folder.mkdir(parents=True, exist_ok=True)
-        properties = _PROPERTIES.format(port=self.port, controller=controller, data=folder / "data")
         if password is not None:
+            secure = free_port()
+            self.secure_servers = f"127.0.0.1:{secure}"
+            self.more |= _secure(self.servers, self.secure_servers, self.controller_port, password)
+            folder.mkdir(parents=True, exist_ok=True)
             self._make_certificate()
-            properties += _SECURE.format(
-                port=self.port, controller=controller, secure=secure, folder=folder, password=password
-            )
-        self._properties.write_text(properties)
-        self._tool(
-            "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties)
-        )
-
-    @property
-    def _properties(self) -> Path:
-        return self.folder / "server.properties"
-
-    def start(self) -> None:
-        log = (self.folder / "server.log").open("ab")
-        with log:
-            self._child = subprocess.Popen(
-                self._command("kafka.Kafka", str(self._properties)),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._listens():
-            assert self._child.poll() is None, (self.folder / "server.log").read_text()[-2_000:]
-            assert time.monotonic() < deadline, "the broker does not listen"
-            time.sleep(0.1)
 
     def _make_certificate(self) -> None:
         store = ["-keystore", str(self.folder / "keys.p12"), "-storepass", "keystore", "-alias", "broker"]
@@ -78,11 +45,11 @@ class Broker:
             subprocess.run([keytool, *arguments, *store], check=True, capture_output=True)
 
     def kill(self) -> None:
-        if self._child is not None:
+        if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._child.pid, signal.SIGKILL)
-            self._child.wait()
-            self._child = None
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
 
     def create(self, name: str, partitions: int = 1, **settings: str) -> "Records":
         """Make a topic that keeps its records. Settings are Kafka's, with underscores in place of dots."""
@@ -95,19 +62,6 @@ class Broker:
     @property
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.servers})
-
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def _tool(self, *arguments: str) -> None:
-        done = subprocess.run(self._command(*arguments), capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def _command(self, *arguments: str) -> list[str]:
-        folder = Path(sys.prefix) / "share" / "acker" / "broker"
-        classes = os.pathsep.join(map(str, fetched(_LIST, folder)))
-        return [java_command(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", classes, *arguments]
 
 
 class Records:
@@ -201,47 +155,28 @@ def running_broker(folder: Path, password: str | None = None) -> Iterator[Broker
         broker.kill()
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+_QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.check.interval.ms": "500",
+    "log.cleaner.backoff.ms": "200",
+    "log.segment.delete.delay.ms": "100",
+    "log.initial.task.delay.ms": "100",
+}
 
 
-_PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-controller.quorum.voters=1@127.0.0.1:{controller}
-log.dirs={data}
-auto.create.topics.enable=false
-offsets.topic.num.partitions=1
-offsets.topic.replication.factor=1
-transaction.state.log.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-log.retention.check.interval.ms=500
-log.cleaner.backoff.ms=200
-log.segment.delete.delay.ms=100
-log.initial.task.delay.ms=100
-"""
-
-_SECURE = """\
-listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
-listener.name.secure.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
-listener.name.secure.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \\
-    required user_ada="{password}";
-listener.name.secure.scram-sha-256.sasl.jaas.config=\\
-    org.apache.kafka.common.security.scram.ScramLoginModule required;
-listener.name.secure.ssl.keystore.type=PKCS12
-listener.name.secure.ssl.keystore.location={folder}/keys.p12
-listener.name.secure.ssl.keystore.password=keystore
-"""
+def _secure(servers: str, secure: str, controller_port: int, password: str) -> dict[str, str]:
+    advertised = f"PLAINTEXT://{servers},SECURE://{secure}"
+    security = "org.apache.kafka.common.security"
+    return {
+        "listeners": f"{advertised},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": advertised,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.secure.plain.sasl.jaas.config": (
+            f'{security}.plain.PlainLoginModule required user_ada="{password}";'
+        ),
+        "listener.name.secure.scram-sha-256.sasl.jaas.config": f"{security}.scram.ScramLoginModule required;",
+        "listener.name.secure.ssl.keystore.type": "PKCS12",
+        "listener.name.secure.ssl.keystore.location": "keys.p12",
+        "listener.name.secure.ssl.keystore.password": "keystore",
+    }

@@ -1,0 +1,60 @@
+"""The Kafka broker of a home: a process that ends with its starter, on data that outlive it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acker.core.errors import ServerError
+from tests.kit.broker import Broker, Records, running_broker
+from tests.kit.listeners import listeners
+from tests.kit.waiting import wait_for
+
+STARTER = """
+import pathlib, sys, time
+from acker.runtime.broker import running_broker
+with running_broker(pathlib.Path(sys.argv[1])) as broker:
+    print(broker.process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def members(group: int) -> list[int]:
+    """The living processes of a process group."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = each.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended meanwhile
+        if int(fields[2]) == group and fields[0] not in "ZX":
+            found.append(int(each.parent.name))
+    return found
+
+
+@pytest.mark.extended
+def test_a_broker_that_is_started_again_has_what_it_had_and_nobody_starts_a_second_one(tmp_path):
+    with running_broker(tmp_path / "a home, of ü") as broker:
+        broker.create("orders").add("tea")
+        assert {address for address, _ in listeners(members(broker.process.pid))} == {"127.0.0.1"}
+        with pytest.raises(ServerError, match=r"did not start: .* is using this directory.*broker\.log"):
+            Broker(broker.folder).start()
+        broker.stop()
+        assert not broker.is_running
+        broker.start()
+        assert Records(broker, "orders").offsets() == [0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_broker_ends_with_a_starter_that_is_killed(tmp_path):
+    starter = subprocess.Popen(
+        [sys.executable, "-c", STARTER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    group = int(starter.stdout.readline())
+    assert len(members(group)) == 2  # the guard and the broker
+    os.kill(starter.pid, signal.SIGKILL)
+    starter.wait()
+    wait_for(lambda: not members(group), every_seconds=0.05)
