@@ -28,7 +28,7 @@ test-faults: setup ## Every fault, of which the others try a part; ARGS goes to 
 mutants: setup ## Deliberate bugs, each of which a test must catch; ARGS chooses some by words
 	$(python) -m tests.mutants $(ARGS)
 
-run: setup ## The demonstration under Airflow; ONCE=1 ends by itself, LINES=1000000 sets its size
+run: setup ## The demonstration under Airflow; ONCE=1 ends by itself, LINES=1000000 sets its size, SOURCE=kafka reads Kafka
 	$(python) -m pipeline.demo
 
 bench: setup ## Measure against Storm's figures and a plain pipeline

@@ -1,11 +1,12 @@
 """Count the words of the Python standard library's own source files, one line a message.
 
-`make run` copies them to `SOURCES`, which feeds them. Some lines are trouble: those that mention a lookup
-fail while the file `OUTAGE` exists, as rows do whose lookup service is down; those that raise
+`make run` copies them to `SOURCES`, or with SOURCE=kafka writes them to `TOPIC`. These are two topologies, by
+two names, so that each has a store, counts and DAGs of its own. Some lines are trouble: those that mention a
+lookup fail while the file `OUTAGE` exists, as rows do whose lookup service is down; those that raise
 NotImplementedError always fail; and some of the library's test files are not UTF-8.
 """
 
-from pathlib import Path
+import os
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -13,22 +14,35 @@ from pyspark.sql import functions as F
 from acker.components.anchors import fail_when
 from acker.core.retry import ExponentialBackoff
 from acker.runtime.settings import Settings
-from acker.spouts import FileSpout
+from acker.spouts import FileSpout, Spout
 from acker.targets.aggregates import Count
 from acker.topology.topology import Topology
 
-HOME = Path(Settings.from_env().home)
-SOURCES = HOME / "wordcount" / "sources"
-OUTAGE = HOME / "wordcount" / "lookup-is-down"
-COUNTS = HOME / "wordcount" / "word_counts"
+SERVERS = os.environ.get("PIPELINE_KAFKA_SERVERS", "").strip()  # of Kafka; empty: the lines are in files
+NAME = "wordcount_kafka" if SERVERS else "wordcount"
+HOME = Settings.from_env().home / NAME
+SOURCES = HOME / "sources"
+TOPIC, GROUP = "lines", "wordcount"
+OUTAGE = HOME / "lookup-is-down"
+COUNTS = HOME / "word_counts"
+
+
+def source() -> Spout:
+    """Where the lines are."""
+    if not SERVERS:
+        return FileSpout(str(SOURCES), format="text", glob="*.py")
+    from acker.spouts.kafka import KafkaSpout
+
+    return KafkaSpout(SERVERS, TOPIC, group=GROUP)
+
 
 topology = Topology(
-    "wordcount",
+    NAME,
     message_timeout="10 minutes",
     retry=ExponentialBackoff(initial_seconds=1, limit=2),
     batch_rows=50_000,
 )
-lines = topology.spout("lines", FileSpout(str(SOURCES), format="text", glob="*.py"))
+lines = topology.spout("lines", source())
 
 
 @topology.bolt(lines)

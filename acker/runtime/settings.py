@@ -5,7 +5,7 @@ Only the registered topologies may stand in the project's file instead.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -139,6 +139,18 @@ def positive_number(name: str, default: int) -> int:
     if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
         raise SettingsError(f"{name} is {text!r}; set it to a whole number, 1 or more.")
     return int(text)
+
+
+def one_of(name: str, values: Sequence[str]) -> str:
+    """What an environment variable says, one of these values; the first of them where it says nothing.
+
+    Raises:
+        SettingsError: it is none of them.
+    """
+    text = os.environ.get(name, "").strip() or values[0]
+    if text not in values:
+        raise SettingsError(f"{name} is {text!r}; set it to {' or '.join(values)}.")
+    return text
 
 
 def without_secrets(url: str) -> str:

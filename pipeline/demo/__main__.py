@@ -1,51 +1,40 @@
 """`make run`: count words under Airflow, through failures, retries and killings, and check the result.
 
-Starts the embedded stack, feeds the word count example, and watches. A task is killed between a bolt's write
-and its log, and Spark with it; another one in the middle of its fold. LINES (100,000) sets about how many new
-lines are fed; a second run feeds the next files. With ONCE=1 it ends by itself, its exit code the verdict;
-else it stays until Ctrl-C.
+LINES (100,000) sets about how many new lines are fed; a second run feeds the next files. With SOURCE=kafka
+they are records of a topic, and a Kafka broker starts as well. With ONCE=1 it ends by itself, its exit code
+the verdict; else it stays until Ctrl-C.
 """
 
 import os
 import sys
-import time
-from pathlib import Path
-from queue import Queue
-from threading import Thread
+from contextlib import ExitStack
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from acker.batches.run import utc_now
-from acker.core.delta import Store
 from acker.core.errors import AckerError, SettingsError
-from acker.core.ledger import newest_fold
-from acker.core.schemas import LEDGER
-from acker.reports.audit import audit_report
-from acker.reports.status import status_report
-from acker.runtime.settings import Settings, positive_number
-from acker.runtime.stack import USER, ApiError, Stack, running_stack
-from pipeline.demo.chaos import make_trouble
-from pipeline.demo.feed import feed, lines_fed
-from pipeline.demo.judge import judge
-from pipeline.wordcount import OUTAGE, topology
+from acker.runtime.broker import Broker, running_broker
+from acker.runtime.ports import is_listening
+from acker.runtime.settings import LOOPBACK, Settings, one_of, positive_number
 
-DAGS = Path(__file__).resolve().parents[2] / "dags"
 DEFAULT_LINES = 100_000
-_POLL_SECONDS = 1.0
-_ONCE_SECONDS = 1800  # ONCE=1 gives up after this
-_KINDS = ("run", "acker", "replay", "maintain")
+SERVERS = "PIPELINE_KAFKA_SERVERS"  # which the topology reads when it is imported, here and in Airflow
+_PORT = 9092  # Kafka's own
 
 
 def main() -> None:
     """Run the demonstration."""
     try:
-        sys.exit(
-            demonstrate(
-                Settings.from_env(), positive_number("LINES", DEFAULT_LINES), bool(os.environ.get("ONCE"))
-            )
-        )
+        settings, lines = Settings.from_env(), positive_number("LINES", DEFAULT_LINES)
+        if settings.remote is not None:
+            raise SettingsError("`make run` starts a Spark server of its own: unset SPARK_REMOTE.")
+        with ExitStack() as stack:
+            broker = None
+            os.environ.pop(SERVERS, None)
+            if one_of("SOURCE", ("files", "kafka")) == "kafka":
+                broker = _start_kafka(settings, stack)
+            from pipeline.demo.show import demonstrate
+
+            sys.exit(demonstrate(settings, lines, bool(os.environ.get("ONCE")), broker))
     except AckerError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
@@ -54,98 +43,13 @@ def main() -> None:
         sys.exit(130)
 
 
-def demonstrate(settings: Settings, lines: int, once: bool) -> int:
-    """Feed, watch, judge, and with `once` end. Returns the exit code."""
-    if settings.remote is not None:
-        raise SettingsError("`make run` starts a Spark server of its own: unset SPARK_REMOTE.")
-    store = Store(settings.store, topology.name)
-    click.echo("Starting Spark and Airflow …")
-    with running_stack(settings, DAGS) as stack:
-        OUTAGE.parent.mkdir(parents=True, exist_ok=True)
-        OUTAGE.touch()
-        try:
-            click.echo(f"Airflow is at {stack.url}; log in as {USER} with the password {stack.password}")
-            click.echo(f"{feed(lines):,} new lines are fed.")
-            settled = watch(stack, store, once)
-        finally:
-            OUTAGE.unlink(missing_ok=True)
-        if not settled:
-            click.secho(f"Not settled after {_ONCE_SECONDS} s; the task logs tell why.", fg="red")
-            return 1
-        code = judge(store)
-        for kind in _KINDS:
-            click.echo(f"{topology.name}.{kind}: {_runs(stack, kind)}")
-        if not once:
-            click.echo(f"Airflow goes on at {stack.url} until Ctrl-C.")
-            while True:
-                _tell(stack.supervise())
-                time.sleep(_POLL_SECONDS)
-    return code
-
-
-def watch(stack: Stack, store: Store, once: bool) -> bool:
-    """Show progress and make trouble until every line has settled and each DAG has succeeded.
-
-    Returns:
-        Whether it came to that; only with `once` it does not wait for ever.
-    """
-    trouble: Queue[str] = Queue()
-    Thread(target=make_trouble, args=(stack, store, trouble), daemon=True).start()
-    deadline = time.monotonic() + _ONCE_SECONDS
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    console = Console()
-    total = lines_fed()
-    said = ""
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("waiting for the scheduler", total=total)
-        while True:
-            _tell(stack.supervise())
-            states = _states(store)
-            while not trouble.empty():
-                bar.console.print(trouble.get(), style="yellow")
-            if OUTAGE.exists() and states.get("retrying"):
-                OUTAGE.unlink()
-                bar.console.print("The lookup service is up again; what it failed is replayed.")
-            settled = sum(states.get(state, 0) for state in ("acked", "dead_letter", "lost"))
-            text = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items())) or "nothing folded yet"
-            bar.update(task, completed=settled, description=text)
-            if not console.is_terminal and text != said:
-                console.print(text, highlight=False)
-                said = text
-            if settled >= total and _is_published(store) and all(_runs(stack, k) for k in _KINDS):
-                return True
-            if once and time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL_SECONDS)
-
-
-def _tell(ended: list[str]) -> None:
-    for name in ended:
-        click.echo(f"{name} had ended and is started again.")
-
-
-def _states(store: Store) -> dict[str, int]:
-    """Messages by what became of them last; nothing before the first fold."""
-    if store.open(LEDGER) is None:
-        return {}
-    states: dict[str, int] = status_report(topology, store, utc_now())["states"]
-    return {state: n for state, n in states.items() if state not in ("failed", "timed_out")}
-
-
-def _is_published(store: Store) -> bool:
-    """Whether every message is settled and the published table holds all that the newest fold acked."""
-    result = audit_report(topology, store)
-    return newest_fold(store) is not None and result.pending == result.retrying == result.unpublished == 0
-
-
-def _runs(stack: Stack, kind: str) -> str:
-    """How many runs of a DAG succeeded, in words; empty if none."""
-    path = f"dags/{topology.name}.{kind}/dagRuns?state=success&limit=1"
-    try:
-        count = stack.api("GET", path)["total_entries"]
-    except ApiError:
-        return ""  # the DAG is not there yet
-    return f"{count} successful runs" if count else ""
+def _start_kafka(settings: Settings, stack: ExitStack) -> Broker:
+    click.echo("Starting Kafka …")
+    port = None if is_listening(LOOPBACK, _PORT) else _PORT
+    broker = stack.enter_context(running_broker(settings.home / "broker", port))
+    os.environ[SERVERS] = broker.servers
+    click.echo(f"Kafka is at {broker.servers}; commands of yours need {SERVERS}={broker.servers}")
+    return broker
 
 
 if __name__ == "__main__":

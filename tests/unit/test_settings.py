@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from acker.core.errors import SettingsError
-from acker.runtime.settings import Settings, positive_number
+from acker.runtime.settings import Settings, one_of, positive_number
 
 
 def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
@@ -121,6 +121,16 @@ def test_the_size_of_a_command_is_a_positive_number(monkeypatch):
         monkeypatch.setenv("LINES", text)
         with pytest.raises(SettingsError, match=f"LINES is '{text}'; set it to a whole number, 1 or more"):
             positive_number("LINES", 7)
+
+
+def test_a_choice_is_one_of_its_values_and_the_first_by_default(monkeypatch):
+    monkeypatch.setenv("SOURCE", " kafka ")
+    assert one_of("SOURCE", ("files", "kafka")) == "kafka"
+    monkeypatch.setenv("SOURCE", "")
+    assert one_of("SOURCE", ("files", "kafka")) == "files"
+    monkeypatch.setenv("SOURCE", "Kafka")
+    with pytest.raises(SettingsError, match=r"^SOURCE is 'Kafka'; set it to files or kafka\.$"):
+        one_of("SOURCE", ("files", "kafka"))
 
 
 @pytest.fixture
