@@ -16,13 +16,6 @@ Lookup = Callable[[str], Mapping[str, Any] | None]
 
 _lookups: list[Lookup] = []
 _SERVERS = "bootstrap.servers"
-_LOGIN_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-# librdkafka's names that Java's client has too.
-_ALIKE = ("security.protocol", "ssl.endpoint.identification.algorithm", "client.id")
 
 
 def look_up_with(lookup: Lookup) -> None:
@@ -50,31 +43,6 @@ def connection(name: str) -> dict[str, str]:
     )
 
 
-def java_options(settings: Mapping[str, str]) -> dict[str, str]:
-    """The configuration of librdkafka as Java's client takes it, which Spark reads with.
-
-    Raises:
-        SourceError: it has a login that Java's client would need in another way.
-    """
-    found = {name: settings[name] for name in _ALIKE if name in settings}
-    found[_SERVERS] = settings[_SERVERS]
-    if found.get("ssl.endpoint.identification.algorithm") == "none":
-        found["ssl.endpoint.identification.algorithm"] = ""
-    mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms"))
-    if mechanism is not None:
-        if mechanism not in _LOGIN_MODULES:
-            there = ", ".join(_LOGIN_MODULES)
-            raise SourceError(f"The login {mechanism} is not supported: choose among {there}.")
-        user, password = (_quoted(settings.get(f"sasl.{each}", "")) for each in ("username", "password"))
-        found["sasl.mechanism"] = mechanism
-        found["sasl.jaas.config"] = (
-            f"{_LOGIN_MODULES[mechanism]} required username={user} password={password};"
-        )
-    if "ssl.ca.location" in settings:
-        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": settings["ssl.ca.location"]}
-    return found
-
-
 def _from_environment(name: str) -> Mapping[str, Any] | None:
     text = os.environ.get(_variable(name), "").strip()
     if not text:
@@ -99,8 +67,3 @@ def _variable(name: str) -> str:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

@@ -16,7 +16,8 @@ from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.kafka import groups
 from acker.kafka.cluster import Cluster, Partition, Topic
-from acker.kafka.connections import connection, java_options
+from acker.kafka.connections import connection
+from acker.kafka.java import java_options
 from acker.spouts.base import Backlog, History, Range
 from acker.spouts.kafka_spans import Spans, by_topic, covering, shares, spans_of
 from acker.spouts.schemes import Scheme, Text

@@ -1,4 +1,4 @@
-"""TLS and a login from a connection, whose password stands in no table, log, plan, manifest or error."""
+"""TLS and logins from a connection, whose secrets stand in no table, log, plan, manifest or error."""
 
 import json
 import logging
@@ -10,11 +10,16 @@ from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScram
 from acker import Topology
 from acker.core.delta import query
 from acker.core.errors import SourceError
+from acker.core.events import State
 from acker.operations.cycle import run_cycle
+from acker.operations.replay import replay_by_hand
+from acker.operations.selection import Selection
 from acker.reports.status import status_report
 from acker.runtime.manifest import manifest_of
 from acker.spouts import History
 from acker.spouts.kafka import KafkaSpout
+from tests.kafka.endpoints import answering
+from tests.kafka.logins import Issuer, client_certificate, trusting
 from tests.kit.broker import running_broker
 
 SECRET = "s3cret-0f6a7c"
@@ -36,7 +41,8 @@ def named(monkeypatch, broker, **more):
         "sasl.username": "ada",
         "sasl.password": SECRET,
     }
-    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps({"conn_type": "kafka", "extra": extra | more}))
+    told = {name: value for name, value in (extra | more).items() if value is not None}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps({"conn_type": "kafka", "extra": told}))
 
 
 def files_with(folder: Path, text: str) -> list[Path]:
@@ -54,6 +60,9 @@ def test_a_login_over_tls_reads_and_its_password_is_nowhere(place, broker, monke
     run = place.run(topology)
     with caplog.at_level(logging.DEBUG):
         run_cycle(run)
+    acked = Selection(states=(State.ACKED,))
+    assert replay_by_hand(run, acked, "a look", "ada").replayed == 2
+    run_cycle(run)
     assert place.rows("same") == [("milk",), ("tea",)]
     told = [
         caplog.text,
@@ -81,3 +90,47 @@ def test_scram_reads_as_well_and_a_wrong_password_is_an_error_without_it(broker,
     with pytest.raises(SourceError, match=f"Kafka at {broker.secure_servers}") as raised:
         spout.next_range(None, History(None, list), 10)
     assert "wr0ng" not in str(raised.value)
+
+
+def read_twice(spark, spout):
+    """The values that a spout reads, and that it reads back."""
+    planned = spout.next_range(None, History(None, list), 10)
+    found = spout.read_range(spark, planned)
+    at = found.select("_source_partition", "_source_offset").toArrow()
+    at = at.rename_columns(["source_partition", "source_offset"])
+    again = spout.read_positions(spark, at, History(planned, lambda: [planned]))
+    return [[row["value"] for row in each.collect()] for each in (found, again)]
+
+
+@pytest.mark.extended
+def test_a_certificate_of_the_client_reads_and_its_key_is_nowhere(tmp_path, monkeypatch, spark, settings):
+    files = client_certificate(tmp_path / "ada")
+    trusted = trusting(files["ssl.certificate.location"])
+    with running_broker(tmp_path / "broker", SECRET, trusted) as broker:
+        broker.create("mutual").add("tea")
+        named(monkeypatch, broker, **{"security.protocol": "SSL", "sasl.mechanism": None}, **files)
+        assert read_twice(spark, KafkaSpout(connection="shop", topics="mutual")) == [["tea"], ["tea"]]
+    key = Path(files["ssl.key.location"]).read_text().splitlines()[1]
+    assert files_with(settings.home, key) == []
+
+
+@pytest.mark.extended
+def test_tokens_of_an_endpoint_read_and_their_secret_is_nowhere(tmp_path, monkeypatch, spark, settings):
+    issuer = Issuer(tmp_path / "issuer", SECRET)
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.keys.as_uri()}"
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", allowed)
+    with (
+        running_broker(tmp_path / "broker", SECRET, issuer.trusted) as broker,
+        answering(issuer.answer) as url,
+    ):
+        broker.create("tokens").add("tea")
+        login = {
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "ada",
+            "sasl.oauthbearer.client.secret": SECRET,
+            "sasl.oauthbearer.token.endpoint.url": f"{url}/token",
+        }
+        named(monkeypatch, broker, **login)
+        assert read_twice(spark, KafkaSpout(connection="shop", topics="tokens")) == [["tea"], ["tea"]]
+    assert files_with(settings.home, SECRET) == []

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,12 @@ class Broker(broker.Broker):
     Args:
         password: of a user `ada` who may log in at `secure_servers`, which speak TLS; `authority` is the file
             with the certificate. None: nobody may.
+        more: further settings of Kafka's, which replace the broker's own.
     """
 
-    def __init__(self, folder: Path, password: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, password: str | None = None, more: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(folder, more=_QUICK)
         self.authority = folder / "authority.pem"
         if password is not None:
@@ -35,6 +38,7 @@ class Broker(broker.Broker):
             self.more |= _secure(self.servers, self.secure_servers, self.controller_port, password)
             folder.mkdir(parents=True, exist_ok=True)
             self._make_certificate()
+        self.more |= more or {}
 
     def _make_certificate(self) -> None:
         store = ["-keystore", str(self.folder / "keys.p12"), "-storepass", "keystore", "-alias", "broker"]
@@ -146,8 +150,10 @@ class Records:
 
 
 @contextlib.contextmanager
-def running_broker(folder: Path, password: str | None = None) -> Iterator[Broker]:
-    broker = Broker(folder, password)
+def running_broker(
+    folder: Path, password: str | None = None, more: Mapping[str, str] | None = None
+) -> Iterator[Broker]:
+    broker = Broker(folder, password, more)
     try:
         broker.start()
         yield broker

@@ -7,7 +7,8 @@ import pytest
 from acker.airflow import tasks
 from acker.core.errors import SourceError
 from acker.kafka import connections
-from acker.kafka.connections import connection, java_options, look_up_with
+from acker.kafka.connections import connection, look_up_with
+from acker.kafka.java import java_options
 
 EXTRA = {
     "bootstrap.servers": "b:9092",
@@ -74,10 +75,54 @@ def test_javas_client_is_given_the_same_login():
     }
     scram = java_options({**EXTRA, "sasl.mechanism": "SCRAM-SHA-512"})["sasl.jaas.config"]
     assert scram.startswith("org.apache.kafka.common.security.scram.ScramLoginModule required")
-    with pytest.raises(
-        SourceError, match="The login OAUTHBEARER is not supported: choose among PLAIN, SCRAM"
-    ):
-        java_options({**EXTRA, "sasl.mechanism": "OAUTHBEARER"})
+
+
+def test_javas_client_is_given_the_same_endpoint_of_tokens():
+    tokens = {
+        "bootstrap.servers": "b:9092",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "ada",
+        "sasl.oauthbearer.client.secret": "s3cret",
+        "sasl.oauthbearer.token.endpoint.url": "https://tokens/token",
+    }
+    bearer = "org.apache.kafka.common.security.oauthbearer"
+    assert java_options(tokens) == {
+        "bootstrap.servers": "b:9092",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f'{bearer}.OAuthBearerLoginModule required clientId="ada" clientSecret="s3cret";',
+        "sasl.login.callback.handler.class": f"{bearer}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": "https://tokens/token",
+    }
+
+
+def test_javas_client_is_given_the_same_certificate(tmp_path):
+    key = "-----BEGIN PRIVATE KEY-----\nMII=\n-----END PRIVATE KEY-----\n"
+    (tmp_path / "ada.key").write_text(key)
+    given = {"ssl.certificate.pem": "a chain", "ssl.key.location": str(tmp_path / "ada.key")}
+    trusted = {"ssl.ca.pem": "an authority"}
+    assert java_options({"bootstrap.servers": "b:9092", **given, **trusted}) == {
+        "bootstrap.servers": "b:9092",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": "a chain",
+        "ssl.keystore.key": key,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": "an authority",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"sasl.mechanism": "GSSAPI"}, "The login GSSAPI is not supported: choose among PLAIN, SCRAM"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, r"OAUTHBEARER needs sasl\.oauthbearer\.method=oidc"),
+        ({"ssl.certificate.pem": "", "ssl.key.pem": "BEGIN RSA PRIVATE KEY"}, "not in the form .*, PKCS#8"),
+        ({"ssl.key.location": "/nowhere"}, r"ssl\.key\.location, /nowhere, cannot be read: No such file"),
+    ],
+)
+def test_what_javas_client_cannot_take_is_refused(given, said):
+    with pytest.raises(SourceError, match=said):
+        java_options({"bootstrap.servers": "b:9092", **given})
 
 
 def test_a_task_asks_airflow_for_its_connections(monkeypatch):
