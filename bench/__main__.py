@@ -13,6 +13,7 @@ from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings, positive_number
 from bench.command import exit_with
 from bench.fold import measure_fold, measure_history
+from bench.kafka import measure_kafka, measure_replay
 from bench.pairs import Measure
 from bench.tax import measure_tax
 
@@ -23,6 +24,8 @@ def main() -> int:
         "tax": measure_tax,
         "fold": measure_fold,
         "history": measure_history,
+        "kafka": measure_kafka,
+        "replay": measure_replay,
     }
     names = sys.argv[1:] or list(measures)
     unknown = [name for name in names if name not in measures]

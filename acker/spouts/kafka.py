@@ -1,6 +1,6 @@
 """Kafka topics as a spout. Every record is a message. Position = partition and offset."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
@@ -19,13 +19,13 @@ from acker.kafka.cluster import Cluster, Partition, Topic
 from acker.kafka.connections import connection
 from acker.kafka.java import java_options
 from acker.spouts.base import Backlog, History, Range
-from acker.spouts.kafka_spans import Spans, by_topic, covering, shares, spans_of
+from acker.spouts.kafka_offsets import COLUMNS, OffsetReader, gone
+from acker.spouts.kafka_spans import Spans, by_topic, shares, spans_of
 from acker.spouts.schemes import Scheme, Text
 
 METADATA = (
     "topic string, partition int, offset bigint, timestamp timestamp, key binary, headers map<string,binary>"
 )
-MOST_READS = 16  # of scattered offsets: each is a scan of its own, which the driver has to plan
 ANEW = "Give the spout another name, under which it begins anew."
 POLL_SECONDS = 30  # for a broker that does not answer while records are read
 
@@ -96,7 +96,8 @@ class KafkaSpout:
 
     def message_schema(self, spark: SparkSession) -> StructType:
         """See `Spout`."""
-        return self._messages(spark, {}).drop("_source_partition", "_source_offset", "_kind", "_error").schema
+        none = self._messages(spark, self._scan(spark, {}).where)
+        return none.drop("_source_partition", "_source_offset", "_kind", "_error").schema
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range has (first, end) offsets of every partition, and the ids of their topics."""
@@ -134,20 +135,20 @@ class KafkaSpout:
         self._check_topics(spans, planned)
         earliest = self._cluster.earliest(spans)
         held = {p: (max(first, earliest[p]), end) for p, (first, end) in spans.items() if end > earliest[p]}
-        rows = self._messages(spark, held)
-        gone = [
-            (str(p), first, min(end, earliest[p]), earliest[p])
+        rows = self._messages(spark, self._scan(spark, held).where)
+        before = [
+            (str(p), first, min(end, earliest[p]), gone(earliest[p]))
             for p, (first, end) in spans.items()
             if first < earliest[p]
         ]
-        if not gone:
+        if not before:
             return rows
-        schema = "_source_partition string, _first bigint, _end bigint, _earliest bigint"
-        lost = spark.createDataFrame(gone, schema).select(
+        schema = "_source_partition string, _first bigint, _end bigint, _error string"
+        lost = spark.createDataFrame(before, schema).select(
             "_source_partition",
             F.explode(F.sequence("_first", F.col("_end") - 1)).alias("_source_offset"),
             F.lit(Kind.LOST.value).alias("_kind"),
-            _gone(F.col("_earliest")).alias("_error"),
+            "_error",
         )
         return rows.unionByName(lost, allowMissingColumns=True)
 
@@ -157,37 +158,20 @@ class KafkaSpout:
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """See `Spout`. What is not there any more comes back as lost, with the reason."""
-        wanted = pl.DataFrame(positions).select(partition="source_partition", offset="source_offset")
-        partitions = [Partition.parse(name) for name in wanted["partition"].unique().sort()]
+        wanted = pl.DataFrame(positions).select(name="source_partition", offset="source_offset").unique()
+        partitions = [Partition.parse(name) for name in wanted["name"].unique().sort()]
         self._check_topics(partitions, history.newest)
-        asked = spark.createDataFrame(
-            wanted.select(_source_partition="partition", _source_offset="offset").to_arrow()
-        )
         earliest = self._cluster.earliest(partitions)
-        held = wanted.join(_frame(earliest), on="partition").filter(pl.col("offset") >= pl.col("earliest"))
-        place = ["_source_partition", "_source_offset"]
-        found = reduce(
-            DataFrame.unionByName,
-            [self._messages(spark, spans) for spans in covering(held, MOST_READS)]
-            or [self._messages(spark, {})],
+        places = pl.DataFrame(
+            [(str(partition), *partition, first) for partition, first in earliest.items()],
+            {"name": pl.String, "topic": pl.String, "partition": pl.Int32, "earliest": pl.Int64},
+            orient="row",
         )
-        at = F.broadcast(
-            spark.createDataFrame(
-                _frame(earliest).select("earliest", _source_partition="partition").to_arrow()
-            )
-        )
-        there = (
-            F.broadcast(asked).join(found.withColumn("_there", F.lit(True)), place, "left").join(at, place[0])
-        )
-        missing = F.col("_there").isNull()
-        hole = F.lit("compacted away, of a transaction that was aborted, or without a value")
-        reason = F.when(F.col("_source_offset") < F.col("earliest"), _gone(F.col("earliest"))).otherwise(hole)
-        return there.withColumns(
-            {
-                "_kind": F.when(missing, Kind.LOST.value).otherwise(F.col("_kind")),
-                "_error": F.when(missing, reason).otherwise(F.col("_error")),
-            }
-        ).drop("_there", "earliest")
+        # Spark hands each task a stretch of these rows, so that each goes forwards in few partitions.
+        asked = wanted.join(places, on="name").sort("topic", "partition", "offset")
+        rows = spark.createDataFrame(asked.select("topic", "partition", "offset", "earliest").to_arrow())
+        reader = OffsetReader(self._settings(), self.committed, self.tombstones, self.metadata)
+        return self._messages(spark, lambda mine: rows.where(mine).mapInArrow(reader, COLUMNS))
 
     def backlog(self, history: History) -> Backlog:
         """See `HasBacklog`. It counts offsets, of which there are at least as many as records."""
@@ -315,41 +299,43 @@ class KafkaSpout:
         """Refuse to read from topics that are others than those that were planned."""
         self._check_same(self._cluster.topics({partition.topic for partition in partitions}), planned)
 
-    def _messages(self, spark: SparkSession, spans: Spans) -> DataFrame:
-        """The messages of some spans; an empty frame of the same columns where there are none."""
-        records = self._records(spark, spans)
-        if not self.tombstones:
-            records = records.where(F.col("value").isNotNull())
-        frames = [self._parsed(spark, records, topic, scheme) for topic, scheme in self.schemes.items()]
+    def _messages(self, spark: SparkSession, records: Callable[[Column], DataFrame]) -> DataFrame:
+        """Records as messages.
+
+        Args:
+            records: those whose column `topic` fits a condition.
+        """
+        frames = [
+            self._parsed(spark, records(F.col("topic") == topic), scheme)
+            for topic, scheme in self.schemes.items()
+        ]
         if self.pattern or not set(self._named()) <= set(self.schemes):
-            frames.append(self._parsed(spark, records, None, self.scheme))
+            others = records(~F.col("topic").isin(list(self.schemes)))
+            frames.append(self._parsed(spark, others, self.scheme))
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
 
     def _named(self) -> tuple[str, ...]:
         return (self.topics,) if isinstance(self.topics, str) else self.topics
 
-    def _parsed(
-        self, spark: SparkSession, records: DataFrame, topic: str | None, scheme: Scheme
-    ) -> DataFrame:
-        mine = F.col("topic") == topic if topic else ~F.col("topic").isin(list(self.schemes))
+    def _parsed(self, spark: SparkSession, records: DataFrame, scheme: Scheme) -> DataFrame:
         fields, error = scheme.parsed(spark)
-        made = records.where(mine).withColumns({"_fields": fields, "_error": error})
+        made = records.withColumns({"_fields": fields, "_error": error})
         names = spark.createDataFrame([], scheme.columns).schema.names
         return made.select(
             F.concat_ws("-", "topic", "partition").alias("_source_partition"),
             F.col("offset").alias("_source_offset"),
-            F.when(F.col("_error").isNotNull(), Kind.REJECT.value).alias("_kind"),
-            "_error",
+            F.when(F.col("missing").isNotNull(), Kind.LOST.value)
+            .when(F.col("_error").isNotNull(), Kind.REJECT.value)
+            .alias("_kind"),
+            F.coalesce("missing", "_error").alias("_error"),
             *(F.col("_fields")[name].alias(name) for name in names),
             *(_metadata() if self.metadata else ()),
         )
 
-    def _records(self, spark: SparkSession, spans: Spans) -> DataFrame:
+    def _scan(self, spark: SparkSession, spans: Spans) -> DataFrame:
+        """The records of some spans, as `COLUMNS` says; an empty frame where there are none."""
         if not spans:
-            schema = (
-                "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-            )
-            return spark.createDataFrame([], f"{schema}, headers array<struct<key:string,value:binary>>")
+            return spark.createDataFrame([], COLUMNS)
         reader = spark.read.format("kafka").options(
             **{
                 **{f"kafka.{name}": value for name, value in java_options(self._settings()).items()},
@@ -362,7 +348,8 @@ class KafkaSpout:
                 "kafkaConsumer.pollTimeoutMs": str(POLL_SECONDS * 1000),
             }
         )
-        return reader.load()
+        records = reader.load().withColumn("missing", F.lit(None).cast("string"))
+        return records if self.tombstones else records.where(F.col("value").isNotNull())
 
 
 def _metadata() -> list[Column]:
@@ -379,12 +366,3 @@ def _metadata() -> list[Column]:
         *(F.col(name) for name in ("topic", "partition", "offset", "timestamp", "key")),
         last.alias("headers"),
     ]
-
-
-def _gone(earliest: Column) -> Column:
-    return F.concat(F.lit("gone from the topic, whose partition begins at offset "), earliest.cast("string"))
-
-
-def _frame(earliest: Mapping[Partition, int]) -> pl.DataFrame:
-    rows = [(str(partition), offset) for partition, offset in earliest.items()]
-    return pl.DataFrame(rows, {"partition": pl.String, "earliest": pl.Int64}, orient="row")

@@ -1,10 +1,8 @@
-"""Spans of offsets: which a batch takes of each partition, and which hold the offsets that are read back."""
+"""Spans of offsets: which a batch takes of each partition, and how Spark is told of them."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
-
-import polars as pl
 
 from acker.kafka.cluster import Partition
 
@@ -33,35 +31,4 @@ def shares(waiting: Mapping[Partition, int], limit: int, most: int | None) -> di
         fair = -(-room // (len(order) - place))  # rounded up: a small limit must not stop the last ones
         found[partition] = min(waiting[partition], fair, room, most if most is not None else room)
         room -= found[partition]
-    return found
-
-
-def covering(wanted: pl.DataFrame, most: int) -> list[dict[Partition, tuple[int, int]]]:
-    """Spans that hold all wanted offsets: at most `most` of each partition; the smallest gaps are read along.
-
-    The k-th span of each partition is in the k-th dict, since one scan takes one span of a partition.
-
-    Args:
-        wanted: columns `partition` and `offset`.
-    """
-    gap = pl.col("offset") - pl.col("offset").shift(1)
-    spans = (
-        wanted.select("partition", "offset")
-        .unique()
-        .sort("partition", "offset")
-        .with_columns(gap.over("partition").alias("gap"))
-        .with_columns(
-            wide=(pl.col("gap") > 1)
-            & (pl.col("gap").rank("ordinal", descending=True).over("partition") < most)
-        )
-        .with_columns(number=pl.col("wide").fill_null(False).cum_sum().over("partition"))
-        .group_by("partition", "number")
-        .agg(first=pl.col("offset").min(), end=pl.col("offset").max() + 1)
-        .sort("number", "partition")
-    )
-    found: list[dict[Partition, tuple[int, int]]] = []
-    for partition, number, first, end in spans.rows():
-        if number == len(found):
-            found.append({})
-        found[number][Partition.parse(partition)] = (first, end)
     return found

@@ -272,9 +272,19 @@ MUTANTS = (
     Mutant(
         "a record that is gone before its replay is passed over",
         "acker/spouts/kafka.py",
-        "F.when(missing, Kind.LOST.value)",
-        "F.when(missing, F.lit(None))",
+        'F.when(F.col("missing").isNotNull(), Kind.LOST.value)',
+        'F.when(F.col("missing").isNotNull(), F.lit(None))',
         (f"{KAFKA}test_what_retention_deleted_is_lost_with_the_earliest_offset_that_is_left",),
+    ),
+    Mutant(
+        "a record that a broker does not have yet is taken for gone",
+        "acker/spouts/kafka_offsets.py",
+        "if offset <= last:",
+        "if offset < 0:",
+        (
+            "tests/kafka/test_kafka_offsets.py::"
+            "test_an_offset_that_a_broker_does_not_have_yet_is_not_taken_for_a_hole",
+        ),
     ),
     Mutant(
         "a batch is planned up to records whose transaction is open",
