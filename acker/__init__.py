@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from acker.core.retry import ExponentialBackoff
     from acker.spouts import DeltaSpout, FileSpout, Spout
     from acker.spouts.kafka import KafkaSpout
-    from acker.spouts.schemes import Bytes, Json, KeyValue, Scheme, Text
+    from acker.spouts.schemes import Avro, Bytes, Json, KeyValue, Scheme, Text
     from acker.targets.aggregate import DeltaAggregate
     from acker.targets.aggregates import Count, Max, Min, Sum
     from acker.targets.append import DeltaAppend
@@ -31,7 +31,7 @@ _ROOMS = {
     "acker.core.retry": ("ExponentialBackoff",),
     "acker.spouts": ("DeltaSpout", "FileSpout", "Spout"),
     "acker.spouts.kafka": ("KafkaSpout",),
-    "acker.spouts.schemes": ("Bytes", "Json", "KeyValue", "Scheme", "Text"),
+    "acker.spouts.schemes": ("Avro", "Bytes", "Json", "KeyValue", "Scheme", "Text"),
     "acker.targets.aggregate": ("DeltaAggregate",),
     "acker.targets.aggregates": ("Count", "Max", "Min", "Sum"),
     "acker.targets.append": ("DeltaAppend",),
@@ -48,6 +48,7 @@ __all__ = [  # noqa: RUF022 # by subject
     "FileSpout",
     "KafkaSpout",
     "Spout",
+    "Avro",
     "Bytes",
     "Json",
     "KeyValue",

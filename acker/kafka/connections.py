@@ -15,7 +15,6 @@ from acker.core.errors import SourceError
 Lookup = Callable[[str], Mapping[str, Any] | None]
 
 _lookups: list[Lookup] = []
-_SERVERS = "bootstrap.servers"
 
 
 def look_up_with(lookup: Lookup) -> None:
@@ -24,8 +23,11 @@ def look_up_with(lookup: Lookup) -> None:
         _lookups.append(lookup)
 
 
-def connection(name: str) -> dict[str, str]:
+def connection(name: str, place: str = "bootstrap.servers") -> dict[str, str]:
     """The configuration of a connection, as librdkafka has it.
+
+    Args:
+        place: what it must have, where the cluster is.
 
     Raises:
         SourceError: nobody knows the connection, or it does not say where the cluster is.
@@ -34,12 +36,12 @@ def connection(name: str) -> dict[str, str]:
         found = lookup(name)
         if found is not None:
             settings = {key: _text(value) for key, value in found.items()}
-            if _SERVERS not in settings:
-                raise SourceError(f"The connection {name} has no {_SERVERS} in its extra: add it.")
+            if place not in settings:
+                raise SourceError(f"The connection {name} has no {place} in its extra: add it.")
             return settings
     raise SourceError(
         f"There is no connection {name}. Add it in Airflow, or set {_variable(name)} to JSON: "
-        '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092", …}}.'
+        f'{{"conn_type": "kafka", "extra": {{"{place}": …}}}}.'
     )
 
 

@@ -96,7 +96,7 @@ class KafkaSpout:
 
     def message_schema(self, spark: SparkSession) -> StructType:
         """See `Spout`."""
-        none = self._messages(spark, self._scan(spark, {}).where)
+        none = self._messages(self._scan(spark, {}).where)
         return none.drop("_source_partition", "_source_offset", "_kind", "_error").schema
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
@@ -135,7 +135,7 @@ class KafkaSpout:
         self._check_topics(spans, planned)
         earliest = self._cluster.earliest(spans)
         held = {p: (max(first, earliest[p]), end) for p, (first, end) in spans.items() if end > earliest[p]}
-        rows = self._messages(spark, self._scan(spark, held).where)
+        rows = self._messages(self._scan(spark, held).where)
         before = [
             (str(p), first, min(end, earliest[p]), gone(earliest[p]))
             for p, (first, end) in spans.items()
@@ -171,7 +171,7 @@ class KafkaSpout:
         asked = wanted.join(places, on="name").sort("topic", "partition", "offset")
         rows = spark.createDataFrame(asked.select("topic", "partition", "offset", "earliest").to_arrow())
         reader = OffsetReader(self._settings(), self.committed, self.tombstones, self.metadata)
-        return self._messages(spark, lambda mine: rows.where(mine).mapInArrow(reader, COLUMNS))
+        return self._messages(lambda mine: rows.where(mine).mapInArrow(reader, COLUMNS))
 
     def backlog(self, history: History) -> Backlog:
         """See `HasBacklog`. It counts offsets, of which there are at least as many as records."""
@@ -299,28 +299,26 @@ class KafkaSpout:
         """Refuse to read from topics that are others than those that were planned."""
         self._check_same(self._cluster.topics({partition.topic for partition in partitions}), planned)
 
-    def _messages(self, spark: SparkSession, records: Callable[[Column], DataFrame]) -> DataFrame:
+    def _messages(self, records: Callable[[Column], DataFrame]) -> DataFrame:
         """Records as messages.
 
         Args:
             records: those whose column `topic` fits a condition.
         """
         frames = [
-            self._parsed(spark, records(F.col("topic") == topic), scheme)
-            for topic, scheme in self.schemes.items()
+            self._parsed(records(F.col("topic") == topic), scheme) for topic, scheme in self.schemes.items()
         ]
         if self.pattern or not set(self._named()) <= set(self.schemes):
             others = records(~F.col("topic").isin(list(self.schemes)))
-            frames.append(self._parsed(spark, others, self.scheme))
+            frames.append(self._parsed(others, self.scheme))
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
 
     def _named(self) -> tuple[str, ...]:
         return (self.topics,) if isinstance(self.topics, str) else self.topics
 
-    def _parsed(self, spark: SparkSession, records: DataFrame, scheme: Scheme) -> DataFrame:
-        fields, error = scheme.parsed(spark)
+    def _parsed(self, records: DataFrame, scheme: Scheme) -> DataFrame:
+        fields, error = scheme.parsed(records)
         made = records.withColumns({"_fields": fields, "_error": error})
-        names = spark.createDataFrame([], scheme.columns).schema.names
         return made.select(
             F.concat_ws("-", "topic", "partition").alias("_source_partition"),
             F.col("offset").alias("_source_offset"),
@@ -328,7 +326,7 @@ class KafkaSpout:
             .when(F.col("_error").isNotNull(), Kind.REJECT.value)
             .alias("_kind"),
             F.coalesce("missing", "_error").alias("_error"),
-            *(F.col("_fields")[name].alias(name) for name in names),
+            "_fields.*",
             *(_metadata() if self.metadata else ()),
         )
 

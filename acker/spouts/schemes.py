@@ -1,29 +1,31 @@
 """Schemes: what becomes of a Kafka record's key and value as columns of a message."""
 
+import json
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.avro.functions import from_avro
 
-from acker.core.quoting import sql_name
+from acker.core.errors import SourceError
+from acker.kafka.registry import NoSuchSchema, Registry
 
 _CORRUPT = "_corrupt"
 _SHOWN = 200  # characters of a value that a reason shows
+_SHOWN_BYTES = 40
+_FRAME_BYTES = 5  # before a value that names its schema: a zero and the schema's number
+_ALL = 2**31 - 1
+_MOST_SCHEMAS = 100  # for which the registry is asked in a batch: bytes that are no number could be any
 
 
 class Scheme(Protocol):
     """What a record is as a message."""
 
-    @property
-    def columns(self) -> str:
-        """DDL of what it makes."""
-
-    def parsed(self, spark: SparkSession) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
         """A struct of the columns, and why the record cannot be read, null where it can.
 
-        Both of the columns `key` and `value`, which are binary.
+        Both of the columns `key` and `value` of the records, which are binary.
         """
 
 
@@ -33,12 +35,7 @@ class Bytes:
 
     name: str = "value"
 
-    @property
-    def columns(self) -> str:
-        """See `Scheme`."""
-        return f"{sql_name(self.name)} binary"
-
-    def parsed(self, spark: SparkSession) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
         """See `Scheme`."""
         return F.struct(F.col("value").alias(self.name)), F.lit(None).cast("string")
 
@@ -49,12 +46,7 @@ class Text:
 
     name: str = "value"
 
-    @property
-    def columns(self) -> str:
-        """See `Scheme`."""
-        return f"{sql_name(self.name)} string"
-
-    def parsed(self, spark: SparkSession) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
         """See `Scheme`."""
         text, error = _text("value")
         return F.struct(text.alias(self.name)), error
@@ -67,12 +59,7 @@ class KeyValue:
     key: str = "key"
     value: str = "value"
 
-    @property
-    def columns(self) -> str:
-        """See `Scheme`."""
-        return f"{sql_name(self.key)} string, {sql_name(self.value)} string"
-
-    def parsed(self, spark: SparkSession) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
         """See `Scheme`."""
         (key, bad_key), (value, bad_value) = _text("key"), _text("value")
         return F.struct(key.alias(self.key), value.alias(self.value)), F.coalesce(bad_key, bad_value)
@@ -88,17 +75,12 @@ class Json:
 
     schema: str
 
-    @property
-    def columns(self) -> str:
-        """See `Scheme`."""
-        return self.schema
-
-    def parsed(self, spark: SparkSession) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
         """See `Scheme`."""
         text, error = _text("value")
         options = {"columnNameOfCorruptRecord": _CORRUPT}
         whole = F.from_json(text, f"{self.schema}, {_CORRUPT} string", options)
-        names = _schema(spark, self.schema).names
+        names = records.sparkSession.createDataFrame([], self.schema).schema.names
         shown = F.substring(text, 1, _SHOWN)
         bad = F.when(
             text.isNotNull() & (whole.isNull() | whole[_CORRUPT].isNotNull()),
@@ -107,12 +89,78 @@ class Json:
         return F.struct(*(whole[name].alias(name) for name in names)), F.coalesce(error, bad)
 
 
+@dataclass(frozen=True)
+class Avro:
+    """The fields of the value's Avro record.
+
+    Args:
+        schema: a record as JSON, whose fields are the columns. Without a registry values are written with it.
+        registry: the address of a schema registry, such as "http://registry:8081". Then a value names the
+            schema that it is written with, as Confluent's clients do, and `schema` is what is read of it.
+        connection: in place of the address: the name of a connection, which may also hold a login.
+
+    Raises:
+        SourceError: what is given does not fit together.
+    """
+
+    schema: str
+    registry: str | None = None
+    connection: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.registry is not None and self.connection is not None:
+            raise SourceError("Avro needs a registry or a connection, and not both.")
+        try:
+            kind = json.loads(self.schema)["type"]
+        except (ValueError, TypeError, KeyError):
+            kind = None
+        if kind != "record":
+            raise SourceError("The schema of Avro is no record as JSON: its fields are to be the columns.")
+
+    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
+        """See `Scheme`. With a registry the records are read once more, for the schemas that they name."""
+        if self.registry is None and self.connection is None:
+            return self._plain(F.col("value"))
+        number = F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("bigint")
+        framed = F.col("value").startswith(F.lit(b"\x00")) & (F.octet_length("value") >= _FRAME_BYTES)
+        counted = records.where(framed).groupBy(number.alias("number")).count()
+        whole, _ = self._plain(F.lit(None).cast("binary"))
+        bad = F.when(
+            framed, F.concat(F.lit("too many schemas to ask the registry for "), number.cast("string"))
+        )
+        bad = bad.otherwise("the value does not name a schema of a registry")
+        for row in counted.orderBy(F.desc("count"), "number").limit(_MOST_SCHEMAS).collect():
+            try:
+                writer = self._registry().schema(row["number"])
+                found, wrong = self._plain(F.substring("value", _FRAME_BYTES + 1, _ALL), writer)
+            except NoSuchSchema as error:
+                found, wrong = whole, F.lit(str(error))
+            is_it = framed & (number == row["number"])
+            whole, bad = F.when(is_it, found).otherwise(whole), F.when(is_it, wrong).otherwise(bad)
+        return whole, F.when(F.col("value").isNotNull(), bad)
+
+    def _registry(self) -> Registry:
+        return Registry(self.registry) if self.registry is not None else Registry.named(str(self.connection))
+
+    def _plain(self, value: Column, writer: str | None = None) -> tuple[Column, Column]:
+        options = {"mode": "PERMISSIVE", "avroSchema": _within(self.schema)}
+        datum = from_avro(value, _within(writer or self.schema), options)["datum"]
+        shown = F.concat(F.lit("not valid Avro for the schema: "), F.hex(F.substring(value, 1, _SHOWN_BYTES)))
+        return datum, F.when(value.isNotNull() & datum.isNull(), shown)
+
+
+def _within(schema: str) -> str:
+    """A record with one field, whose bytes are those of the field.
+
+    Spark makes a value that it cannot read a record of nulls, which it may be as well. Its only field is
+    then null, which a value of the field never is.
+    """
+    fields = [{"name": "datum", "type": json.loads(schema)}]
+    return json.dumps({"type": "record", "name": "_within", "fields": fields})
+
+
 def _text(name: str) -> tuple[Column, Column]:
     """A column of bytes as text, and why it is none."""
     raw = F.col(name).cast("string")
     valid = F.is_valid_utf8(raw)
     return F.make_valid_utf8(raw), F.when(~valid, F.lit(f"the {name} is not valid UTF-8"))
-
-
-def _schema(spark: SparkSession, ddl: str) -> StructType:
-    return spark.createDataFrame([], ddl).schema

@@ -7,7 +7,7 @@ import acker
 
 AUTHORS = [
     *("Topology", "DeltaSpout", "FileSpout", "KafkaSpout", "Spout"),
-    *("Bytes", "Json", "KeyValue", "Scheme", "Text", "collect_anchors", "fail_when", "merge_anchors"),
+    *("Avro", "Bytes", "Json", "KeyValue", "Scheme", "Text", "collect_anchors", "fail_when", "merge_anchors"),
     *("Collector", "Context", "KafkaBolt", "RichBolt", "Tuple", "PermanentFailure", "Target"),
     *("DeltaAppend", "DeltaAggregate", "KafkaTarget"),
     *("Count", "Max", "Min", "Sum", "ExponentialBackoff", "Notice"),
