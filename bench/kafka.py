@@ -20,11 +20,11 @@ from acker.components.spout import history
 from acker.core.delta import Store
 from acker.operations.cycle import run_spout
 from acker.operations.fold import fold
+from acker.runtime.broker import running_broker
 from acker.spark.delta import read
 from acker.spouts.kafka import KafkaSpout
 from acker.topology.topology import Topology
 from bench.pairs import Measure, measure
-from tests.kit.broker import running_broker
 
 TOPIC = "records"
 RECORDS = 1_000_000
