@@ -37,7 +37,6 @@ class Topic:
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
-        self._producer = Producer({"bootstrap.servers": servers})
         with clearly(Cluster(servers), f"topic {TOPIC}"):
             # Nothing in it grows too old, since a later run counts anew what this one feeds.
             _ensure(AdminClient({"bootstrap.servers": servers}), TOPIC, {"retention.ms": "-1"})
@@ -47,10 +46,11 @@ class Topic:
         return {(record.key() or b"").decode() for record in self._records()}
 
     def add(self, name: str, text: bytes) -> None:
-        """See `Feed`."""
-        for line in split(text):
-            self._producer.produce(TOPIC, line, name)
-        if self._producer.flush(_ANSWER_SECONDS):
+        """See `Feed`. The partitions take turns, so that few files fill all of them."""
+        producer = Producer({"bootstrap.servers": self.servers})  # which must not outlive the broker
+        for number, line in enumerate(split(text)):
+            producer.produce(TOPIC, line, name, number % PARTITIONS)
+        if producer.flush(_ANSWER_SECONDS):
             raise self._silent()
 
     def messages(self) -> Iterator[tuple[str, bytes]]:
