@@ -1,12 +1,14 @@
 """Count the words of the Python standard library's own source files, one line a message.
 
 `make run` copies them to `SOURCES`, or with SOURCE=kafka writes them to `TOPIC`. These are two topologies, by
-two names, so that each has a store, counts and DAGs of its own. Some lines are trouble: those that mention a
+two names, so that each has a store, counts and DAGs of its own. On Kafka the counts are a compacted topic as
+well. Some lines are trouble: those that mention a
 lookup fail while the file `OUTAGE` exists, as rows do whose lookup service is down; those that raise
 NotImplementedError always fail; and some of the library's test files are not UTF-8.
 """
 
 import os
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -18,11 +20,14 @@ from acker.spouts import FileSpout, Spout
 from acker.targets.aggregates import Count
 from acker.topology.topology import Topology
 
+if TYPE_CHECKING:
+    from acker.targets.kafka import KafkaTarget
+
 SERVERS = os.environ.get("PIPELINE_KAFKA_SERVERS", "").strip()  # of Kafka; empty: the lines are in files
 NAME = "wordcount_kafka" if SERVERS else "wordcount"
 HOME = Settings.from_env().home / NAME
 SOURCES = HOME / "sources"
-TOPIC, GROUP = "lines", "wordcount"
+TOPIC, GROUP, COUNTS_TOPIC = "lines", "wordcount", "word_counts"
 OUTAGE = HOME / "lookup-is-down"
 COUNTS = HOME / "word_counts"
 
@@ -34,6 +39,15 @@ def source() -> Spout:
     from acker.spouts.kafka import KafkaSpout
 
     return KafkaSpout(SERVERS, TOPIC, group=GROUP)
+
+
+def counts_topic() -> "KafkaTarget | None":
+    """Where the counts are sent as well."""
+    if not SERVERS:
+        return None
+    from acker.targets.kafka import KafkaTarget
+
+    return KafkaTarget(SERVERS, COUNTS_TOPIC, key="word")
 
 
 topology = Topology(
@@ -63,4 +77,4 @@ def lowered(tuples: DataFrame) -> DataFrame:
     return tuples.select("anchor", F.lower("word").alias("word"))
 
 
-topology.publish(lowered, to=str(COUNTS), by="word", aggregates={"count": Count()})
+topology.publish(lowered, to=str(COUNTS), by="word", aggregates={"count": Count()}, topic=counts_topic())

@@ -28,6 +28,9 @@ class Feed(Protocol):
     def lags(self) -> Mapping[str, tuple[int, int]]:
         """Partition -> what the source itself tells: how far readers are done with it, and its end."""
 
+    def counts(self) -> Mapping[str, int] | None:
+        """Word -> its count, where the counts are published beside the table as well; else None."""
+
 
 class Files:
     """Lines of files below `SOURCES`."""
@@ -53,6 +56,9 @@ class Files:
     def lags(self) -> Mapping[str, tuple[int, int]]:
         """See `Feed`."""
         return {}  # a folder knows nothing of its readers
+
+    def counts(self) -> None:
+        """See `Feed`."""
 
 
 def feed(to: Feed, lines: int) -> int:

@@ -11,7 +11,7 @@ from acker.core.delta import Store, open_table, query
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from pipeline.demo.feed import Feed, plain_counts
-from pipeline.wordcount import COUNTS, GROUP, SERVERS, topology
+from pipeline.wordcount import COUNTS, COUNTS_TOPIC, GROUP, SERVERS, topology
 
 
 def judge(store: Store, source: Feed) -> int:
@@ -30,8 +30,8 @@ def judge(store: Store, source: Feed) -> int:
     if differing:
         examples = ", ".join(f"{w!r} {published.get(w, 0)} ≠ {plain[w]}" for w in differing[:5])
         click.secho(f"The counts differ for {len(differing):,} words: {examples}", fg="red")
-    lags_agree = _tell_lags(store, source)
-    if not result.passed or differing or not lags_agree:
+    agree = (not differing, _tell_counts(source, published), _tell_lags(store, source))
+    if not result.passed or not all(agree):
         return 1
     click.secho("The counts agree.", fg="green")
     if result.dead_letters:
@@ -39,6 +39,17 @@ def judge(store: Store, source: Feed) -> int:
         servers = f"PIPELINE_KAFKA_SERVERS={SERVERS} " if SERVERS else ""
         click.echo(f"Look further: {servers}.venv/bin/acker trace {topology.name} {first}")
     return 0
+
+
+def _tell_counts(source: Feed, published: dict[str, int]) -> bool:
+    """Print what a topic of counts holds. Returns whether it is what the table holds."""
+    found = source.counts()
+    if found is None:
+        return True  # no Kafka
+    click.echo(f"topic {COUNTS_TOPIC}: {len(found):,} words, {sum(found.values()):,} in all")
+    if found != published:
+        click.secho(f"The topic {COUNTS_TOPIC} holds something else than the table.", fg="red")
+    return found == published
 
 
 def _tell_lags(store: Store, source: Feed) -> bool:

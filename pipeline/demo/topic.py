@@ -1,8 +1,9 @@
-"""The demonstration's input as records of a Kafka topic: the value is a line, the key is its file.
+"""The demonstration's topics: in one a record is a line, keyed by its file; in the other the count of a word.
 
 It asks the broker by Kafka's own client, so that what it finds there is no opinion of this project.
 """
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from acker.core.errors import SourceError
 from acker.kafka.cluster import Cluster, clearly
 from pipeline.demo.feed import split
-from pipeline.wordcount import GROUP, TOPIC
+from pipeline.wordcount import COUNTS_TOPIC, GROUP, TOPIC
 
 PARTITIONS = 4
 _ANSWER_SECONDS = 30
@@ -29,7 +30,7 @@ _POLL_SECONDS = 0.1
 
 
 class Topic:
-    """The topic `TOPIC`, which is made where it is missing.
+    """The topic `TOPIC` of lines and the topic `COUNTS_TOPIC`, which are made where they are missing.
 
     Raises:
         SourceError: the broker does not answer.
@@ -37,13 +38,15 @@ class Topic:
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
-        with clearly(Cluster(servers), f"topic {TOPIC}"):
+        admin = AdminClient({"bootstrap.servers": servers})
+        with clearly(Cluster(servers), f"topics {TOPIC} and {COUNTS_TOPIC}"):
             # Nothing in it grows too old, since a later run counts anew what this one feeds.
-            _ensure(AdminClient({"bootstrap.servers": servers}), TOPIC, {"retention.ms": "-1"})
+            _ensure(admin, TOPIC, {"retention.ms": "-1"})
+            _ensure(admin, COUNTS_TOPIC, {"cleanup.policy": "compact"})
 
     def files(self) -> set[str]:
         """See `Feed`."""
-        return {(record.key() or b"").decode() for record in self._records()}
+        return {(record.key() or b"").decode() for record in self._records(TOPIC)}
 
     def add(self, name: str, text: bytes) -> None:
         """See `Feed`. The partitions take turns, so that few files fill all of them."""
@@ -55,23 +58,31 @@ class Topic:
 
     def messages(self) -> Iterator[tuple[str, bytes]]:
         """See `Feed`."""
-        for record in self._records():
+        for record in self._records(TOPIC):
             yield f"lines:{TOPIC}-{record.partition()}:{record.offset()}", record.value() or b""
 
     def lags(self) -> Mapping[str, tuple[int, int]]:
         """See `Feed`."""
         found = {}
         with self._consumer() as consumer:
-            for at in consumer.committed(_partitions(), timeout=_ANSWER_SECONDS):
+            for at in consumer.committed(_partitions(TOPIC), timeout=_ANSWER_SECONDS):
                 _, end = consumer.get_watermark_offsets(at, timeout=_ANSWER_SECONDS)
                 found[f"{at.topic}-{at.partition}"] = (max(at.offset, 0), end)  # below 0 where there is none
         return found
 
-    def _records(self) -> Iterator[Message]:
-        """All records that are there now."""
+    def counts(self) -> dict[str, int]:
+        """See `Feed`."""
+        found = {}
+        for record in self._records(COUNTS_TOPIC):
+            value = record.value()
+            found[(record.key() or b"").decode()] = 0 if value is None else json.loads(value)["count"]
+        return {word: count for word, count in found.items() if count}
+
+    def _records(self, topic: str) -> Iterator[Message]:
+        """All records that are there now, of whose transactions none is open or aborted."""
         ended: set[int | None] = set()
         with self._consumer() as consumer:
-            consumer.assign(_partitions(OFFSET_BEGINNING))
+            consumer.assign(_partitions(topic, OFFSET_BEGINNING))
             while len(ended) < PARTITIONS:
                 record = consumer.poll(_ANSWER_SECONDS)
                 if record is None:
@@ -108,5 +119,5 @@ def _ensure(admin: AdminClient, name: str, settings: dict[str, str]) -> None:
         time.sleep(_POLL_SECONDS)  # it is known a moment after it was made
 
 
-def _partitions(offset: int = 0) -> list[TopicPartition]:
-    return [TopicPartition(TOPIC, number, offset) for number in range(PARTITIONS)]
+def _partitions(topic: str, offset: int = 0) -> list[TopicPartition]:
+    return [TopicPartition(topic, number, offset) for number in range(PARTITIONS)]

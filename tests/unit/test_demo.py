@@ -7,6 +7,7 @@ import sys
 
 from acker.spouts import FileSpout
 from acker.spouts.kafka import KafkaSpout
+from acker.targets.kafka import KafkaTarget
 from pipeline.demo import feed as feeding
 from pipeline.demo.feed import Files, feed, plain_counts, split
 from tests.kit import ROOT
@@ -24,6 +25,8 @@ def test_the_word_count_reads_kafka_where_servers_are_named_and_is_another_topol
     assert (of_kafka.name, of_kafka.spouts[0].source) == ("wordcount_kafka", spout)
     assert of_files.publications["lowered"].to.endswith("/wordcount/word_counts")
     assert of_kafka.publications["lowered"].to.endswith("/wordcount_kafka/word_counts")
+    topics = [each.publications["lowered"].target.topic for each in (of_files, of_kafka)]
+    assert topics == [None, KafkaTarget("127.0.0.1:9092", "word_counts", key="word")]
 
 
 def test_a_source_that_nobody_knows_ends_the_demonstration_before_anything_starts(tmp_path):
