@@ -105,7 +105,7 @@ class OffsetReader:
                 # What is fetched ahead is thrown away where it goes on elsewhere.
                 "fetch.message.max.bytes": _FETCHED_BYTES,
                 "fetch.wait.max.ms": 10,
-                "fetch.queue.backoff.ms": 0,
+                "fetch.queue.backoff.ms": 1,
                 "queued.min.messages": 1,
             }
         )

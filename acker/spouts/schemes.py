@@ -124,20 +124,20 @@ class Avro:
         number = F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("bigint")
         framed = F.col("value").startswith(F.lit(b"\x00")) & (F.octet_length("value") >= _FRAME_BYTES)
         counted = records.where(framed).groupBy(number.alias("number")).count()
-        whole, _ = self._plain(F.lit(None).cast("binary"))
-        bad = F.when(
-            framed, F.concat(F.lit("too many schemas to ask the registry for "), number.cast("string"))
-        )
-        bad = bad.otherwise("the value does not name a schema of a registry")
+        nothing, _ = self._plain(F.lit(None).cast("binary"))
+        whole = F.when(~framed, nothing)
+        bad = F.when(~framed, "the value does not name a schema of a registry")
+        registry = self._registry()
         for row in counted.orderBy(F.desc("count"), "number").limit(_MOST_SCHEMAS).collect():
             try:
-                writer = self._registry().schema(row["number"])
+                writer = registry.schema(row["number"])
                 found, wrong = self._plain(F.substring("value", _FRAME_BYTES + 1, _ALL), writer)
             except NoSuchSchema as error:
-                found, wrong = whole, F.lit(str(error))
-            is_it = framed & (number == row["number"])
-            whole, bad = F.when(is_it, found).otherwise(whole), F.when(is_it, wrong).otherwise(bad)
-        return whole, F.when(F.col("value").isNotNull(), bad)
+                found, wrong = nothing, F.lit(str(error))
+            is_it = number == row["number"]
+            whole, bad = whole.when(is_it, found), bad.when(is_it, wrong)
+        left = F.concat(F.lit("the batch names too many schemas to look up "), number.cast("string"))
+        return whole.otherwise(nothing), F.when(F.col("value").isNotNull(), bad.otherwise(left))
 
     def _registry(self) -> Registry:
         return Registry(self.registry) if self.registry is not None else Registry.named(str(self.connection))

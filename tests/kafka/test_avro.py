@@ -23,7 +23,7 @@ TEA = b"\x02\x02\x06tea"  # 1, the second of the two types, 3 bytes
 
 def read(spark, broker, records, scheme, **more):
     spout = KafkaSpout(broker.servers, records.name, scheme=scheme, **more)
-    found = spout.read_range(spark, spout.next_range(None, History(None, list), 100))
+    found = spout.read_range(spark, spout.next_range(None, History(None, list), 1_000))
     rows = found.sort("_source_offset").drop("_source_partition", "_source_offset").collect()
     return [tuple(row) for row in rows]
 
@@ -73,6 +73,22 @@ def test_a_record_that_names_its_schema_is_read_as_the_columns_that_are_wanted(b
         ("reject", "the value does not name a schema of a registry", None, None, None),
         ("reject", "not valid Avro for the schema: ", None, None, None),
     ]
+
+
+@pytest.mark.extended
+def test_bytes_that_could_be_any_schema_are_failed_and_what_most_records_name_is_read(broker, topic, spark):
+    one = topic()
+    one.add(*(b"\x00" + number.to_bytes(4, "big") for number in range(100, 300)))
+    one.add(*[b"\x00\x00\x00\x10\x00" + TEA] * 2)
+
+    def answer(path, headers):
+        return (200, {"schema": ORDER}) if path == "/schemas/ids/4096" else (404, {})
+
+    with answering(answer) as url:
+        found = read(spark, broker, one, Avro(ORDER, registry=url))
+    assert found[0][1] == "the registry knows no schema 100"
+    assert found[199][1] == "the batch names too many schemas to look up 299"
+    assert found[200:] == [(None, None, 1, "tea")] * 2
 
 
 def test_a_registry_may_want_a_login_and_is_named_where_it_refuses(broker, topic, spark, monkeypatch):
