@@ -123,7 +123,7 @@ class OffsetReader:
                 left = set(wanted)
                 for record in at.read(wanted[0], wanted[-1]):
                     if record.offset() in left and (self.tombstones or record.value() is not None):
-                        left.remove(record.offset())
+                        left.discard(record.offset())
                         yield self._row(record)
                 yield from (_missing(topic, number, offset, HOLE) for offset in left)
 
