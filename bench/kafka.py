@@ -82,7 +82,12 @@ def _topic(folder: Path, records: int) -> Iterator[str]:
         admin = AdminClient({"bootstrap.servers": broker.servers})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
         producer = Producer(
-            {"bootstrap.servers": broker.servers, "queue.buffering.max.messages": records + 1}
+            {
+                "bootstrap.servers": broker.servers,
+                "queue.buffering.max.messages": records + 1,
+                "batch.size": 16_384,  # as Java's producer has it: a broker hands out whole batches
+                "enable.idempotence": True,  # so that the order stays, and an offset tells the value
+            }
         )
         for number in range(records):
             producer.produce(TOPIC, _value(number), None, number % PARTITIONS)

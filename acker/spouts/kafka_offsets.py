@@ -159,13 +159,14 @@ class _Position:
             RuntimeError: the broker refuses, or does not have so many.
         """
         self._go_to(first)
+        place = self.topic, self.number
         following = first
         deadline = time.monotonic() + _ANSWER_SECONDS
         while following <= last:
             ready = self.consumer.consume(min(last - following + 1, _ROWS), 0)
             for record in ready or [self.consumer.poll(_ANSWER_SECONDS)]:
-                # What is about no partition is about the group, or about a broker that may come back.
-                if record is not None and record.topic() is not None:
+                # What is of no partition is about the group, or about a broker that may come back.
+                if record is not None and (record.topic(), record.partition()) == place:
                     following = self._after(record, last)
                     deadline = time.monotonic() + _ANSWER_SECONDS
                     if record.error() is None:
