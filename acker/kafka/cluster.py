@@ -3,11 +3,11 @@
 import logging
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from acker.core.errors import SourceError
 
@@ -17,6 +17,16 @@ try:
 except ImportError as error:
     raise ImportError("Kafka needs the package confluent-kafka: pip install 'acker[kafka]'.") from error
 
+_Answer = TypeVar("_Answer")
+
+_LATER = (
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+)
+_PAUSE_SECONDS = 0.2
 _UNKNOWN = "UNKNOWN_TOPIC_OR_PART"
 _LOOK_BYTES = 10_000  # fetched of a partition at once, more where a record is larger
 LOOK_SECONDS = 5.0  # for the first records of all partitions
@@ -180,18 +190,17 @@ class Cluster:
         if not specs:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        asked = {TopicPartition(*partition): spec for partition, spec in specs.items()}
         admin = self.admin()
-        futures = admin.list_offsets(
-            {TopicPartition(*partition): spec for partition, spec in specs.items()},
-            isolation_level=level,
-            request_timeout=ANSWER_SECONDS,
-        )
-        found = {}
-        for at, future in futures.items():
-            partition = Partition(at.topic, at.partition)
-            with clearly(self, f"partition {partition}"):
-                found[partition] = future.result().offset
-        return found
+
+        def ask() -> dict[Partition, int]:
+            futures = admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_SECONDS)
+            return {Partition(at.topic, at.partition): each.result().offset for at, each in futures.items()}
+
+        with clearly(self, f"partitions of {', '.join(sorted({topic for topic, _ in specs}))}"):
+            # A client that has just begun looks for the leaders of partitions twice, 3 s apart, now and then.
+            admin.describe_cluster(request_timeout=ANSWER_SECONDS).result()
+            return when_ready(ask)
 
     def admin(self) -> AdminClient:
         """A client of its own, with which its answers go."""
@@ -206,6 +215,22 @@ def clearly(cluster: Cluster, asked: str) -> Iterator[None]:
         yield
     except KafkaException as error:
         raise SourceError(f"Kafka at {cluster.servers}, asked for {asked}: {_said(error)}") from error
+
+
+def when_ready(ask: Callable[[], _Answer]) -> _Answer:
+    """What a cluster answers as soon as it can: moments after it began, or made a topic.
+
+    Raises:
+        KafkaException: it says something else, or cannot within seconds.
+    """
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if code_of(error) not in _LATER or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_SECONDS)
 
 
 def code_of(error: KafkaException) -> str:

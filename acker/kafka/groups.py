@@ -1,18 +1,15 @@
 """Consumer groups: how far a reader says it is, for whoever watches its lag."""
 
-import time
 from collections.abc import Mapping
 
 from acker.core.errors import SourceError
-from acker.kafka.cluster import ANSWER_SECONDS, Cluster, Partition, clearly
+from acker.kafka.cluster import Cluster, Partition, clearly, when_ready
 
 try:
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 except ImportError as error:
     raise ImportError("Kafka needs the package confluent-kafka: pip install 'acker[kafka]'.") from error
 
-_LATER = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
-_PAUSE_SECONDS = 0.2
 _HAS_MEMBERS = ("UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "NON_EMPTY_GROUP")
 
 
@@ -43,18 +40,14 @@ def commit(cluster: Cluster, group: str, offsets: Mapping[Partition, int]) -> No
 def _alter(cluster: Cluster, asked: ConsumerGroupTopicPartitions) -> None:
     """Set the offsets as soon as the group's coordinator can, which takes moments after a start."""
     admin = cluster.admin()
-    deadline = time.monotonic() + ANSWER_SECONDS
-    while True:
-        try:
-            (future,) = admin.alter_consumer_group_offsets([asked]).values()
-            errors = [each.error for each in future.result().topic_partitions or () if each.error is not None]
-            if not errors:
-                return
-            raise KafkaException(errors[0])
-        except KafkaException as error:
-            if error.args[0].name() not in _LATER or time.monotonic() > deadline:
-                raise
-        time.sleep(_PAUSE_SECONDS)
+
+    def ask() -> None:
+        (future,) = admin.alter_consumer_group_offsets([asked]).values()
+        for each in future.result().topic_partitions or ():
+            if each.error is not None:
+                raise KafkaException(each.error)
+
+    when_ready(ask)
 
 
 def committed(cluster: Cluster, group: str) -> dict[Partition, int]:
@@ -64,7 +57,8 @@ def committed(cluster: Cluster, group: str) -> dict[Partition, int]:
         SourceError: the cluster does not answer.
     """
     admin = cluster.admin()
-    futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    asked = [ConsumerGroupTopicPartitions(group)]
     with clearly(cluster, f"the offsets of group {group}"):
-        found = futures[group].result().topic_partitions or ()
+        answer = when_ready(lambda: admin.list_consumer_group_offsets(asked)[group].result())
+    found = answer.topic_partitions or ()
     return {Partition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}

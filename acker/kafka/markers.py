@@ -14,7 +14,7 @@ from acker.core.errors import SourceError
 from acker.kafka.cluster import ANSWER_SECONDS, Cluster, clearly, code_of
 
 try:
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+    from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
     from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 except ImportError as error:
     raise ImportError("Kafka needs the package confluent-kafka: pip install 'acker[kafka]'.") from error
@@ -119,10 +119,14 @@ def _committed(cluster: Cluster, topic: str) -> Iterator[Message]:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 10,  # after the last record a broker waits so long for a further one
         }
     )
     try:
-        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        with clearly(cluster, f"topic {topic}"):
+            # To be told OFFSET_BEGINNING takes a consumer half a second.
+            first, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), ANSWER_SECONDS)
+        consumer.assign([TopicPartition(topic, 0, first)])
         while True:
             record = consumer.poll(ANSWER_SECONDS)
             if record is None:

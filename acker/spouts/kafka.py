@@ -167,8 +167,10 @@ class KafkaSpout:
             {"name": pl.String, "topic": pl.String, "partition": pl.Int32, "earliest": pl.Int64},
             orient="row",
         )
-        # Spark hands each task a stretch of these rows, so that each goes forwards in few partitions.
         asked = wanted.join(places, on="name").sort("topic", "partition", "offset")
+        # Spark hands each task a stretch of these rows: one of each partition, which are read side by side.
+        rank = pl.int_range(pl.len()).over("name") / pl.len().over("name")
+        asked = asked.sort(rank, maintain_order=True)
         rows = spark.createDataFrame(asked.select("topic", "partition", "offset", "earliest").to_arrow())
         reader = OffsetReader(self._settings(), self.committed, self.tombstones, self.metadata)
         return self._messages(lambda mine: rows.where(mine).mapInArrow(reader, COLUMNS))

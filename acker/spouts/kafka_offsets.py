@@ -1,11 +1,13 @@
 """What runs inside Spark's Python workers: records of Kafka at given offsets, wherever these lie.
 
 Spark's own source reads one span of each partition in a scan. Here a consumer goes from one offset to the
-next. The module is pickled by value, so a worker needs PyArrow and confluent-kafka and not this project.
+next, in all its partitions at once, since it takes longest to wait for a broker. The module is pickled by
+value, so a worker needs PyArrow and confluent-kafka and not this project.
 """
 
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -37,6 +39,7 @@ _SCHEMA = pa.schema(
         "missing": pa.string(),
     }
 )
+_Place = tuple[str, int]  # topic and number of a partition
 _Row = tuple[Any, ...]  # as in the schema
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -77,7 +80,7 @@ class OffsetReader:
     headers: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows for each batch of places; it is fastest where these are sorted."""
+        """The rows for each batch of places; it is fastest where a batch has offsets of many partitions."""
         consumer = self._consumer()
         try:
             for batch in batches:
@@ -111,91 +114,120 @@ class OffsetReader:
         )
 
     def _rows(self, consumer: Any, places: Iterator[tuple[str, int, int, int]]) -> Iterator[_Row]:
-        for (topic, number), group in groupby(places, itemgetter(0, 1)):
+        walks: dict[_Place, _Walk] = {}
+        for place, group in groupby(sorted(places), itemgetter(0, 1)):
             held = []
             for _, _, offset, earliest in group:
                 if offset < earliest:
-                    yield _missing(topic, number, offset, gone(earliest))
+                    yield _missing(place, offset, gone(earliest))
                 else:
                     held.append(offset)
-            at = _Position(consumer, topic, number, self.settings["bootstrap.servers"])
-            for wanted in spans(sorted(held)):
-                left = set(wanted)
-                for record in at.read(wanted[0], wanted[-1]):
-                    if record.offset() in left and (self.tombstones or record.value() is not None):
-                        left.discard(record.offset())
-                        yield self._row(record)
-                yield from (_missing(topic, number, offset, HOLE) for offset in left)
+            if held:
+                walks[place] = _Walk(spans(held))
+        for place, record in self._records(consumer, walks):
+            walk = walks[place]
+            is_there = record.error() is None and (self.tombstones or record.value() is not None)
+            if is_there and walk.takes(record.offset()):
+                yield self._row(record)
+            for offset in walk.passed(self._after(record, walk.last)):
+                yield _missing(place, offset, HOLE)
 
-    def _row(self, record: Any) -> _Row:
-        place = record.topic(), record.partition(), record.offset()
-        try:
-            pairs = record.headers() if self.headers else None
-        except SystemError:  # confluent-kafka's way to say it
-            return _missing(*place, "of no use here: the name of a header is not UTF-8")
-        headers = [{"key": key, "value": value} for key, value in pairs] if pairs else None
-        return record.key(), record.value(), *place, record.timestamp()[1] * 1_000, headers, None
-
-
-def _missing(topic: str, number: int, offset: int, reason: str) -> _Row:
-    return None, None, topic, number, offset, None, None, reason
-
-
-class _Position:
-    """Where a consumer is in a partition."""
-
-    def __init__(self, consumer: Any, topic: str, number: int, servers: str) -> None:
-        self.consumer = consumer
-        self.topic = topic
-        self.number = number
-        self.servers = servers
-        self.is_assigned = False
-
-    def read(self, first: int, last: int) -> Iterator[Any]:
-        """The records from the first offset to the last one, and perhaps further ones.
+    def _records(self, consumer: Any, walks: Mapping[_Place, "_Walk"]) -> Iterator[tuple[_Place, Any]]:
+        """What comes along the walks: records, and that a partition ends.
 
         Raises:
-            TimeoutError: none comes.
-            RuntimeError: the broker refuses, or does not have so many.
+            TimeoutError: nothing comes.
         """
-        self._go_to(first)
-        place = self.topic, self.number
-        following = first
-        deadline = time.monotonic() + _ANSWER_SECONDS
-        while following <= last:
-            ready = self.consumer.consume(min(last - following + 1, _ROWS), 0)
-            for record in ready or [self.consumer.poll(_ANSWER_SECONDS)]:
-                # What is of no partition is about the group, or about a broker that may come back.
-                if record is not None and (record.topic(), record.partition()) == place:
-                    following = self._after(record, last)
-                    deadline = time.monotonic() + _ANSWER_SECONDS
-                    if record.error() is None:
-                        yield record
-            if time.monotonic() > deadline:
-                raise TimeoutError(self._said(f"no record {following} came within {_ANSWER_SECONDS:.0f} s."))
-
-    def _go_to(self, offset: int) -> None:
         from confluent_kafka import TopicPartition
 
-        place = TopicPartition(self.topic, self.number, offset)
-        if self.is_assigned:
-            self.consumer.seek(place)
-        else:
-            self.consumer.assign([place])
-            self.is_assigned = True
+        under_way = {place: walk.first for place, walk in walks.items()}
+        consumer.assign([TopicPartition(*place, first) for place, first in under_way.items()])
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while under_way:
+            record = consumer.poll(_ANSWER_SECONDS)
+            # What is of no partition is about the group, or about a broker that may come back.
+            place = None if record is None else (record.topic(), record.partition())
+            if place in under_way:
+                yield place, record
+                deadline = time.monotonic() + _ANSWER_SECONDS
+                walk = walks[place]
+                if walk.is_over:
+                    del under_way[place]
+                    consumer.incremental_unassign([TopicPartition(*place)])
+                elif walk.first != under_way[place]:
+                    under_way[place] = walk.first
+                    consumer.seek(TopicPartition(*place, walk.first))
+            elif time.monotonic() > deadline:
+                first = min(under_way)
+                said = f"no record {walks[first].first} came within {_ANSWER_SECONDS:.0f} s."
+                raise TimeoutError(self._said(first, said))
 
     def _after(self, record: Any, last: int) -> int:
-        """The offset after a record, or where the partition ends."""
+        """The offset after a record, or where the partition ends.
+
+        Raises:
+            RuntimeError: the broker refuses, or does not have so many.
+        """
         from confluent_kafka import KafkaError
 
-        error, offset = record.error(), int(record.offset())
+        error, offset, place = record.error(), int(record.offset()), (record.topic(), record.partition())
         if error is None:
             return offset + 1
         if error.code() != KafkaError._PARTITION_EOF:
-            raise RuntimeError(self._said(f"{error.str()} ({error.name()})."))
+            raise RuntimeError(self._said(place, f"{error.str()} ({error.name()})."))
         if offset <= last:  # a new leader may know less for a moment, and then nothing is lost
-            raise RuntimeError(self._said(f"it ends at offset {offset}, and {last} was there."))
+            raise RuntimeError(self._said(place, f"it ends at offset {offset}, and {last} was there."))
         return offset
 
-    def _said(self, what: str) -> str:
-        return f"Kafka at {self.servers}, asked for partition {self.topic}-{self.number}: {what}"
+    def _said(self, place: _Place, what: str) -> str:
+        servers, (topic, number) = self.settings["bootstrap.servers"], place
+        return f"Kafka at {servers}, asked for partition {topic}-{number}: {what}"
+
+    def _row(self, record: Any) -> _Row:
+        place, offset = (record.topic(), record.partition()), record.offset()
+        try:
+            pairs = record.headers() if self.headers else None
+        except SystemError:  # confluent-kafka's way to say it
+            return _missing(place, offset, "of no use here: the name of a header is not UTF-8")
+        headers = [{"key": key, "value": value} for key, value in pairs] if pairs else None
+        return record.key(), record.value(), *place, offset, record.timestamp()[1] * 1_000, headers, None
+
+
+def _missing(place: _Place, offset: int, reason: str) -> _Row:
+    return None, None, *place, offset, None, None, reason
+
+
+class _Walk:
+    """How far the reading of a partition is, which goes from span to span.
+
+    Attributes:
+        first, last: of the span that is read.
+        is_over: whether all of them are.
+    """
+
+    def __init__(self, spans: Sequence[list[int]]) -> None:
+        self.is_over = False
+        self._spans = deque(spans)
+        self._begin()
+
+    def takes(self, offset: int) -> bool:
+        """Whether a record is wanted, and was not there before."""
+        is_wanted = offset in self._left
+        self._left.discard(offset)
+        return is_wanted
+
+    def passed(self, following: int) -> set[int]:
+        """Go on to the next span where this one ends before an offset. Returns what it should have had."""
+        if following <= self.last:
+            return set()
+        left = self._left
+        if self._spans:
+            self._begin()
+        else:
+            self.is_over = True
+        return left
+
+    def _begin(self) -> None:
+        wanted = self._spans.popleft()
+        self.first, self.last = wanted[0], wanted[-1]
+        self._left = set(wanted)

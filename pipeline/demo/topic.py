@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -20,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from acker.core.errors import SourceError
-from acker.kafka.cluster import Cluster, clearly
+from acker.kafka.cluster import Cluster, clearly, when_ready
 from pipeline.demo.feed import split
 from pipeline.wordcount import COUNTS_TOPIC, GROUP, TOPIC
 
@@ -65,7 +66,8 @@ class Topic:
         """See `Feed`."""
         found = {}
         with self._consumer() as consumer:
-            for at in consumer.committed(_partitions(TOPIC), timeout=_ANSWER_SECONDS):
+            asked = partial(consumer.committed, _partitions(TOPIC), timeout=_ANSWER_SECONDS)
+            for at in when_ready(asked):
                 _, end = consumer.get_watermark_offsets(at, timeout=_ANSWER_SECONDS)
                 found[f"{at.topic}-{at.partition}"] = (max(at.offset, 0), end)  # below 0 where there is none
         return found

@@ -6,6 +6,7 @@ and the run's own plain computation of what is published.
 
 import shutil
 import threading
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
@@ -135,6 +136,16 @@ def _waiting(run: Run, logged: dict[str, int]) -> set[int]:
         for row in query(f"SELECT _root_id, {several} FROM s WHERE {mine}", s=table):
             roots |= set(row["_root_ids"] or [row["_root_id"]])
     return roots - {None}
+
+
+def wrong_with(run: SimulatedRun, crew: Crew, empty_store: Path) -> str:
+    """Simulate a run. Returns what is wrong with its end, and how it came to it; empty where nothing is."""
+    simulator = Simulator(run, crew, empty_store)
+    try:
+        wrong = simulator.simulate()
+    except Exception:
+        wrong = [traceback.format_exc()]
+    return "\n".join([str(run), *simulator.said, "wrong:", *wrong]) if wrong else ""
 
 
 class Simulator:

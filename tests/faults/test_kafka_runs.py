@@ -4,7 +4,6 @@ One seed alone: `make test-faults ARGS="-k 'kafka and seed_17]'"`.
 """
 
 import os
-import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from tests.faults.random_runs import SimulatedRun, random_run
 from tests.faults.side_by_side import SideBySide
-from tests.faults.simulator import Crew, Simulator
+from tests.faults.simulator import Crew, wrong_with
 from tests.kit.broker import Broker, running_broker
 
 KIND = "random runs on Kafka"
@@ -52,12 +51,7 @@ def simulated(
 
     def simulate(seed: int) -> str:
         run = on_kafka(random_run(seed, str(folder / f"seed_{seed}")), broker)
-        simulator = Simulator(run, crew, empty_store)
-        try:
-            wrong = simulator.simulate()
-        except Exception:
-            wrong = [traceback.format_exc()]
-        return "\n".join([str(run), *simulator.said, "wrong:", *wrong]) if wrong else ""
+        return wrong_with(run, crew, empty_store)
 
     with running_broker(tmp_path_factory.mktemp("broker")) as broker:
         found = SideBySide(AT_ONCE, simulate, [each["seed"] for each in asked])

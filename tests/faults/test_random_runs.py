@@ -4,7 +4,6 @@ One seed alone: `make test-faults ARGS="-k 'seed_17]'"`.
 """
 
 import os
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 
@@ -12,7 +11,7 @@ import pytest
 
 from tests.faults.random_runs import SimulatedRun, random_run
 from tests.faults.side_by_side import SideBySide
-from tests.faults.simulator import Simulator
+from tests.faults.simulator import wrong_with
 
 KIND = "random runs"
 FIRST = int(os.environ.get("FAULTS_FIRST_SEED", "1"))
@@ -70,12 +69,7 @@ def simulated(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide
 
     def simulate(seed: int) -> str:
         run = random_run(seed, str(folder / f"seed_{seed}"))
-        simulator = Simulator(run, crew, empty_store)
-        try:
-            wrong = simulator.simulate()
-        except Exception:
-            wrong = [traceback.format_exc()]
-        return "\n".join([str(run), *simulator.said, "wrong:", *wrong]) if wrong else ""
+        return wrong_with(run, crew, empty_store)
 
     found = SideBySide(AT_ONCE, simulate, [each["seed"] for each in asked])
     yield found
