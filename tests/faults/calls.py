@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.faults.effects import APPENDS, COMMANDS, FUNCTIONS, METHODS, PRODUCT
+from tests.faults.effects import ADMIN, APPENDS, COMMANDS, FUNCTIONS, METHODS, PRODUCT
 from tests.kit import ROOT
 
-LIBRARIES = {*FUNCTIONS, *COMMANDS, "merge", *(name for names in METHODS.values() for name in names)}
+LIBRARIES = {*FUNCTIONS, *COMMANDS, *ADMIN, "merge", *(name for names in METHODS.values() for name in names)}
 LIBRARIES -= {"execute"}  # which `merge` comes before
 FILES = {"write_text", "write_bytes", "unlink", "touch", "mkdir", "makedirs", "rmtree", "rename", "rmdir"}
 FILES |= {

@@ -5,6 +5,7 @@ change: new input, a mended outage, time. What a scenario publishes in the end i
 """
 
 import contextlib
+import json
 import os
 import sys
 import time
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from deltalake import write_deltalake
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
@@ -30,7 +33,10 @@ from acker.core.retry import ExponentialBackoff
 from acker.operations import compact as maintain
 from acker.operations.trim import trim_events, trim_streams
 from acker.spouts import DeltaSpout
+from acker.spouts.kafka import KafkaSpout
+from acker.spouts.schemes import Json
 from acker.targets.aggregates import Count, Sum
+from acker.targets.kafka import KafkaTarget
 from acker.topology.topology import Topology
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Spark's workers need not import it
@@ -72,6 +78,7 @@ class Scenario:
     tasks: tuple[Task, ...]
     published: Mapping[str, Rows]
     states: Mapping[str, int] = field(default_factory=dict)  # other than acked
+    is_on_kafka: bool = False  # so that a copy of its folder cannot go on
 
 
 def adds(name: str, /, **columns: list[Any]) -> World:
@@ -425,6 +432,70 @@ OVERTAKEN = scenario(
     published={"same": [(1,)]},
 )
 
+# Orders of a topic are published to a topic, and their numbers to a table and a compacted topic.
+
+
+def topics(folder: Path) -> None:
+    """Topics of the folder's own, at the broker that all folders share."""
+    admin = AdminClient({"bootstrap.servers": _servers(folder)})
+    names = [f"{name}-{folder.name}" for name in ("orders", "checked", "counts_by_key")]
+    for each in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        each.result()
+
+
+def sends(*ids: int) -> World:
+    """New records of the topic of orders."""
+
+    def send(folder: Path) -> None:
+        producer = Producer({"bootstrap.servers": _servers(folder)})
+        for number in ids:
+            producer.produce(f"orders-{folder.name}", json.dumps({"id": number}))
+        assert producer.flush(30) == 0
+
+    return send
+
+
+def _servers(folder: Path) -> str:
+    file = folder.parent / "servers"
+    return file.read_text() if file.exists() else "nowhere:9092"
+
+
+def on_kafka(folder: Path) -> Topology:
+    servers, name = _servers(folder), folder.name or "nowhere"
+    topology = Topology("on_kafka", retry=ExponentialBackoff(initial_seconds=10, limit=1))
+    records = KafkaSpout(servers, f"orders-{name}", scheme=Json("id bigint"), group=f"group-{name}")
+    orders = topology.spout("orders", records)
+
+    @topology.bolt(orders)
+    def checked(tuples):
+        down = F.lit((folder / "outage").exists()) & (F.col("id") == 2)
+        return tuples.select("anchor", "id", fail_when(down, "down"))
+
+    @topology.bolt(orders)
+    def counted(tuples):
+        return tuples.select("anchor", (F.col("id") % 2 == 1).alias("odd"))
+
+    topology.publish(checked, KafkaTarget(servers, f"checked-{name}", key="id"))
+    changes = KafkaTarget(servers, f"counts_by_key-{name}", key="odd")
+    topology.publish(counted, to=f"{folder}/counts", by="odd", aggregates={"n": Count()}, topic=changes)
+    return topology
+
+
+KAFKA_CYCLE = ("checked", "counted", "fold", "publish checked", "publish counted")
+ON_KAFKA = replace(
+    scenario(
+        created(on_kafka, both(topics, sends(1, 2), touched("outage"))),
+        steps(on_kafka, "orders", *KAFKA_CYCLE),
+        steps(on_kafka, "replay", "orders", *KAFKA_CYCLE, world=both(removed("outage"), sends(3)), at=20),
+        published={
+            "checked": [(1,), (2,), (3,)],
+            "counts": [(False, 1), (True, 2)],
+            "counts_by_key": [(False, 1), (True, 2)],
+        },
+    ),
+    is_on_kafka=True,
+)
+
 SCENARIOS = {
     "retried": RETRIED,
     "replaced": REPLACED,
@@ -434,4 +505,5 @@ SCENARIOS = {
     "retired": RETIRED,
     "given_up": GIVEN_UP,
     "overtaken": OVERTAKEN,
+    "on_kafka": ON_KAFKA,
 }

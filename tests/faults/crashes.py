@@ -132,8 +132,9 @@ class Recording:
 class Kit:
     """What the cases share: folders and recordings."""
 
-    def __init__(self, folder: Path, remote: str) -> None:
+    def __init__(self, folder: Path, remote: str, servers: str) -> None:
         self.folder = folder
+        (folder / "servers").write_text(servers)
         self.remote = remote
         self.recordings: dict[str, Recording] = {}
         self._recording = threading.Lock()
@@ -178,6 +179,12 @@ class Kit:
             end_of(child.process)
         spark.stop()
         return found
+
+    def folder_for(self, name: str) -> Path:
+        """A new folder for a scenario from its beginning on."""
+        folder = self.folder / f"{name}-{next(self._copies)}"
+        folder.mkdir()
+        return folder
 
     def copy(self, folder: Path) -> Path:
         """A copy of a case's folder, whose tables know no path."""

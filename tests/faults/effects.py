@@ -1,4 +1,4 @@
-"""Every durable effect of this project as it happens: calls of libraries that change a table or a file.
+"""Every durable effect of this project as it happens: calls of libraries that change a table or a topic.
 
 The libraries' own functions are wrapped, in a process that is going to be killed, so the project's code runs
 as it always does. Which of it makes an effect is read from the stack, and what is changed from the call.
@@ -15,6 +15,8 @@ from types import FrameType
 from typing import Any
 
 import deltalake
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from deltalake import DeltaTable
 from deltalake.table import TableAlterer, TableMerger, TableOptimizer
 from pyspark.sql.connect.client.core import SparkConnectClient
@@ -37,6 +39,14 @@ METHODS: dict[type, tuple[str, ...]] = {
     TableMerger: ("execute",),
     TableAlterer: tuple(name for name in vars(TableAlterer) if not name.startswith("_")),
 }
+# What changes a Kafka cluster.
+ADMIN = (
+    "create_topics",
+    "create_partitions",
+    "delete_topics",
+    "delete_records",
+    "alter_consumer_group_offsets",
+)
 # What of Spark sends a command, for those who look for it in the code.
 COMMANDS = ("save", "saveAsTable", "insertInto", "sql", "parquet", "csv", "json", "text", "orc")
 _HARMLESS_SQL = re.compile(r"\s*SELECT\b", re.IGNORECASE)
@@ -48,7 +58,7 @@ class Effect:
     """One call that changes something durable."""
 
     caller: str  # the project's function that asks for it
-    table: str  # what it changes, below the case's folder
+    table: str  # what it changes, below the case's folder; of Kafka what is called
     is_sparks: bool
     lines: tuple[tuple[str, int], ...]  # file and line of the call, and of the calls that led to it
 
@@ -83,6 +93,9 @@ def watch(folder: Path, pause: Pause) -> None:
     for owner, names in METHODS.items():
         for name in names:
             _wrap_method(owner, name, effect)
+    for name in ADMIN:
+        _wrap_named(AdminClient, name, effect)
+    _wrap_producer(effect)
     _wrap_spark(effect, lambda: pause("sent", current[0]) if current else None)
 
 
@@ -92,7 +105,12 @@ def _wrap_function(plain: Callable[..., Any], effect: Callable[..., Any]) -> Non
         with effect(_path(table), is_sparks=False):
             return plain(table, *args, **kwargs)
 
-    for module in list(sys.modules.values()):  # who imported it by its name holds the plain one
+    _replace(plain, wrapped)
+
+
+def _replace(plain: object, wrapped: object) -> None:
+    """In the modules that hold a function or a class by its name."""
+    for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").partition(".")[0] in ("deltalake", *PRODUCT):
             for name, value in list(vars(module).items()):
                 if value is plain:
@@ -109,6 +127,33 @@ def _wrap_method(owner: type, name: str, effect: Callable[..., Any]) -> None:
             return plain(table, *args, **kwargs)
 
     setattr(owner, name, staticmethod(wrapped) if is_of_class else wrapped)
+
+
+def _wrap_named(owner: type, name: str, effect: Callable[..., Any]) -> None:
+    """Make a method an effect that is called as the method is."""
+    plain = getattr(owner, name)
+
+    @wraps(plain)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with effect(name, is_sparks=False):
+            return plain(*args, **kwargs)
+
+    setattr(owner, name, wrapped)
+
+
+def _wrap_producer(effect: Callable[..., Any]) -> None:
+    """A producer's transactions; its class is written in C, so it is replaced where it is named."""
+
+    class Watched(Producer):
+        def init_transactions(self, *args: Any) -> Any:
+            return super().init_transactions(*args)
+
+        def commit_transaction(self, *args: Any) -> Any:
+            return super().commit_transaction(*args)
+
+    for name in ("init_transactions", "commit_transaction"):
+        _wrap_named(Watched, name, effect)
+    _replace(Producer, Watched)
 
 
 def _path(table: Any) -> str:

@@ -3,6 +3,7 @@
 Read from the tables, by queries of its own.
 """
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -12,22 +13,44 @@ from acker.core.delta import Store, open_table, query
 from acker.core.ledger import newest_fold
 from acker.core.schemas import component_of, stream
 from acker.reports.audit import audit_report
+from acker.targets.aggregate import DeltaAggregate
 from acker.targets.append import DeltaAppend
+from acker.targets.kafka import KafkaTarget
 from acker.topology.topology import Topology
+from tests.kit.received import newest, received
 
 Rows = list[tuple[Any, ...]]
 HISTORY = "('failed', 'timed_out')"
 
 
 def published(topology: Topology) -> dict[str, Rows]:
-    """The user's columns of every published table, sorted."""
+    """The user's columns of every published table, and what readers of every topic find, sorted."""
     found = {}
     for publication in topology.publications.values():
+        target = publication.target
+        if isinstance(target, KafkaTarget):
+            found[_called(target)] = sorted(_values(value) for _, value, _ in _records(target))
+            continue
+        if isinstance(target, DeltaAggregate) and target.topic is not None:
+            found[_called(target.topic)] = sorted(map(_values, newest(_records(target.topic)).values()))
         table = open_table(publication.to)
         rows = query("SELECT * FROM t", t=table) if table else []
         kept = [tuple(value for name, value in row.items() if name[0] != "_") for row in rows]
         found[Path(publication.to).name] = sorted(kept)
     return found
+
+
+def _called(target: KafkaTarget) -> str:
+    """What a topic is called that has the name of its case's folder behind its own."""
+    return str(target.topic).partition("-")[0]
+
+
+def _records(target: KafkaTarget) -> list[tuple[Any, ...]]:
+    return received(target.servers, target.topic)
+
+
+def _values(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text).values())
 
 
 def states(store: Store) -> dict[str, int]:

@@ -76,6 +76,8 @@ class Standing:
 def play_through(kit: Kit, play: Play, remote: Callable[[], str]) -> Iterator[Standing]:
     """Run a scenario from the first task that is killed to its end, and judge that.
 
+    One on Kafka is run from its beginning, since no topic is in a copy of its folder.
+
     At each kill the task is yielded, and whoever goes on has killed it, or the server at `remote`. Then it
     is done again.
 
@@ -84,8 +86,12 @@ def play_through(kit: Kit, play: Play, remote: Callable[[], str]) -> Iterator[St
     """
     found = kit.recording(play[0].point.scenario)
     kills = {kill.point.task: kill for kill in play}
-    first = found.number(play[0].point.task)
-    folder = kit.copy(found.starts[first])
+    if found.scenario.is_on_kafka:
+        first, folder = 0, kit.folder_for(found.name)
+        found.scenario.tasks[0].world(folder)
+    else:
+        first = found.number(play[0].point.task)
+        folder = kit.copy(found.starts[first])
     settled: set[str] = set()
     spark = session(remote())
     for number, task in enumerate(found.scenario.tasks[first:], first):

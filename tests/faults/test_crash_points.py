@@ -1,7 +1,8 @@
 """Processes killed before, within and after every durable effect: the end is as if nothing had happened.
 
 The points are those of `crash_points.txt`, which undisturbed runs have written: each call of a library that
-changes a table. A run that makes others fails here, and so does code with a call that no run makes.
+changes a table or a Kafka cluster. A run that makes others fails here, and so does code with a call that no
+run makes.
 """
 
 import contextlib
@@ -32,6 +33,7 @@ from tests.faults.crashes import (
 from tests.faults.plays import Kill, Play, Standing, end, judge, play_through, plays_of
 from tests.faults.side_by_side import SideBySide
 from tests.faults.worker import session
+from tests.kit.broker import running_broker
 from tests.kit.waiting import wait_for
 
 KIND = "crash points"
@@ -108,7 +110,9 @@ def case(kill: Kill, is_rare: bool) -> Any:
 
 @pytest.fixture(scope="module")
 def kit(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
-    yield Kit(tmp_path_factory.mktemp("crashes"), remote)
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.settle()
+        yield Kit(tmp_path_factory.mktemp("crashes"), remote, broker.servers)
     for child in multiprocessing.active_children():  # of cases that failed
         child.kill()
 
@@ -200,7 +204,7 @@ def test_a_server_that_is_killed_leaves_nothing_undone(kill: Kill, plays, one_se
 def scenarios() -> Iterator[Any]:
     """All of them; those of the longest runs are extended."""
     for name in SCENARIOS:
-        is_long = name in ("replaced", "maintained", "held", "joined")
+        is_long = name in ("replaced", "maintained", "held", "joined", "on_kafka")
         yield pytest.param(name, marks=[pytest.mark.extended] if is_long else [])
 
 

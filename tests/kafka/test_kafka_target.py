@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
-from acker import KafkaSpout, KafkaTarget, Topology
+from acker import Count, DeltaSpout, KafkaSpout, KafkaTarget, Topology
 from acker.core.delta import query
 from acker.core.errors import SourceError, TopologyError
 from acker.core.events import State
@@ -139,6 +139,39 @@ def test_a_compacted_topic_holds_what_the_table_of_a_running_aggregate_holds(pla
         "z": '{"word":"z","n":1}',
     }
     assert place.rows("counts") == [("w", 1), ("x", 3), ("y", 1), ("z", 1)]
+    assert audit_report(run.topology, run.store).passed
+
+
+@pytest.mark.extended
+def test_a_topic_that_is_added_to_a_table_gets_what_changes_and_a_tombstone_of_a_row_that_is_gone(
+    place, broker, topic
+):
+    one = topic(cleanup_policy="compact")
+    is_retracted = (place.folder / "retracted").exists
+
+    def counted(target):
+        topology = Topology("counted")
+        words = topology.spout("words", DeltaSpout(place.path("words"), key="id"))
+
+        @topology.bolt(words)
+        def kept(tuples):
+            return tuples.select("anchor", "word").where((F.col("word") != "x") | F.lit(not is_retracted()))
+
+        topology.publish(kept, place.path("counts"), by="word", aggregates={"n": Count()}, topic=target)
+        return place.run(topology)
+
+    place.add("words", id=[1, 2], word=["x", "y"])
+    run_cycle(counted(None))
+    run = counted(KafkaTarget(broker.servers, one.name, key="word"))
+    place.add("words", id=[3], word=["x"])
+    run_cycle(run)
+    assert received(broker.servers, one.name) == [("x", '{"word":"x","n":2}', {})]
+    (place.folder / "retracted").touch()
+    replay_by_hand(run, Selection(states=(State.ACKED,), spout="words"), "retracted", "ada")
+    drain(run, sleep=place.clock.advance)
+    later = {key: value for key, value, _ in received(broker.servers, one.name)[1:]}
+    assert later == {"x": None, "y": '{"word":"y","n":1}'}
+    assert place.rows("counts") == [("y", 1)]
     assert audit_report(run.topology, run.store).passed
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from acker.kafka import groups
 from acker.kafka.cluster import Cluster, Partition
 from acker.runtime import broker
 from acker.runtime.java import java_command
@@ -54,6 +55,11 @@ class Broker(broker.Broker):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
+
+    def settle(self) -> None:
+        """Wait until it takes transactions and offsets of groups, as it does seconds after its start."""
+        self.create("settled").add_in_transaction("x", end="commit")
+        groups.commit(Cluster(self.servers), "settled", {Partition("settled", 0): 1})
 
     def create(self, name: str, partitions: int = 1, **settings: str) -> "Records":
         """Make a topic that keeps its records. Settings are Kafka's, with underscores in place of dots."""
