@@ -143,17 +143,10 @@ def _wrap_named(owner: type, name: str, effect: Callable[..., Any]) -> None:
 
 def _wrap_producer(effect: Callable[..., Any]) -> None:
     """A producer's transactions; its class is written in C, so it is replaced where it is named."""
-
-    class Watched(Producer):
-        def init_transactions(self, *args: Any) -> Any:
-            return super().init_transactions(*args)
-
-        def commit_transaction(self, *args: Any) -> Any:
-            return super().commit_transaction(*args)
-
+    watched = type("Producer", (Producer,), {})
     for name in ("init_transactions", "commit_transaction"):
-        _wrap_named(Watched, name, effect)
-    _replace(Producer, Watched)
+        _wrap_named(watched, name, effect)
+    _replace(Producer, watched)
 
 
 def _path(table: Any) -> str:

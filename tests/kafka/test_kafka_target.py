@@ -190,6 +190,29 @@ def test_two_clients_that_publish_the_same_fold_at_once_send_it_once(place, brok
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
+def test_a_client_that_a_later_fold_overtook_sends_nothing(place, broker, topic, monkeypatch):
+    one = topic()
+    words = Words(place.folder, KafkaTarget(broker.servers, one.name, value="word"))
+    words.feed("a", ("x", 1))
+    run = place.run(words.topology())
+    run_spout(run, run.topology.spouts[0])
+    run_bolt(run, run.topology.bolts[0])
+    fold(run)
+    create = kafka.create_markers
+
+    def overtaken(*where):
+        monkeypatch.setattr(kafka, "create_markers", create)
+        words.feed("b", ("y", 2))
+        run_cycle(place.run(words.topology()))
+        create(*where)
+
+    monkeypatch.setattr(kafka, "create_markers", overtaken)
+    publish(run)
+    assert sorted(value for _, value, _ in received(broker.servers, one.name)) == ["x", "y"]
+    assert audit_report(run.topology, run.store).passed
+
+
 def test_two_streams_are_published_to_one_topic(place, broker, topic):
     one = topic()
     target = KafkaTarget(broker.servers, one.name, value="word")

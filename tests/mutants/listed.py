@@ -507,7 +507,7 @@ MUTANTS = (
         "acker/targets/kafka.py",
         "        if marker.upto >= fold:\n            return\n",
         "",
-        (f"{KAFKA_TARGET}test_two_clients_that_publish_the_same_fold_at_once_send_it_once",),
+        (f"{KAFKA_TARGET}test_a_client_that_a_later_fold_overtook_sends_nothing",),
     ),
     Mutant(
         "a fold that was cut short begins anew",
