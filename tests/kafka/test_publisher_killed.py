@@ -11,10 +11,8 @@ from tests.kafka.words import Moment, Words, publish_until
 from tests.kit.received import newest, received
 
 WHEN = {
-    "as soon as it has begun": [Moment("init_transactions", is_after=True)],
     "among the records": [Moment("produce", 2, is_after=True)],
     "after the marker": [Moment("produce", 4, is_after=True)],
-    "before the commit": [Moment("commit_transaction")],
     "after the commit": [Moment("commit_transaction", is_after=True)],
     "before the commit twice": [Moment("commit_transaction"), Moment("commit_transaction")],
 }
