@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from acker.core.commits import rows_of_newest_write
 from acker.core.delta import RECOVERY_HINT
 from acker.core.errors import StoreError
 from acker.core.schemas import stream
@@ -55,13 +56,12 @@ def standing(topology: Topology, journal: Journal, batch: Batch) -> Standing:
 def _check_rows(journal: Journal, batch: Batch) -> None:
     """Stop where the stream has fewer rows of its newest batch than its write put there.
 
-    Else the batch would be logged as one that emits nothing. Delta's history has the number.
+    Else the batch would be logged as one that emits nothing. The table's history has the number.
     """
     table = journal.require(stream(batch.component))
     if journal.planned(batch.component) != batch.number:
         return
-    writes = (each for each in table.history(_LOOKED_AT) if each["operation"] == "WRITE")
-    written = int(next(writes, {}).get("operationMetrics", {}).get("numOutputRows", 0))
+    written = rows_of_newest_write(table, _LOOKED_AT)
     there = rows_by_batch(journal, batch.component).get(batch.number, 0)
     if there < written:
         raise StoreError(

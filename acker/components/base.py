@@ -12,21 +12,13 @@ from typing import ClassVar, Literal
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from acker.components.mistakes import telling_who
-from acker.core.errors import BoltError
 from acker.core.quoting import sql_name
-from acker.core.schemas import STREAM_PROPERTIES, component_of, stream
+from acker.core.schemas import component_of, stream
 from acker.journal.batch import Batch
 from acker.journal.journal import Journal
-from acker.spark.columns import bound_literal
-from acker.spark.delta import append
-from acker.spark.streams import tuples, user_columns
-
-_WRITE_OPTIONS = {**STREAM_PROPERTIES, "mergeSchema": "true"}
-_UNREADABLE = ("variant", "geometry", "geography")  # for Polars
+from acker.spark.streams import append, stamped, tuples, user_columns
 
 GroupingKind = Literal["shuffle", "fields", "global", "all"]
 BadRows = Mapping[int, str]  # root -> why a row of it raises
@@ -144,9 +136,10 @@ class Component(Stream, ABC):
         bad: BadRows = {}
         while True:
             with telling_who("Spout" if self.is_spout else "Bolt", self.name):
-                rows = _stamped(work, self, self.rows(work, bad))
+                table = work.journal.open(stream(self.name))
+                rows = stamped(self.rows(work, bad), table, self.name, work.batch.number)
             try:
-                _append_rows(work, self, rows)
+                append(rows, work.journal.store, self.name, work.batch.number)
             except PySparkException as error:
                 bad = self.find_bad_rows(work, bad, error)
             else:
@@ -213,7 +206,7 @@ class Work:
         """
         component, _, further = name.partition(".")
         if self.journal.open(stream(name)) is not None:
-            found = tuples(self.spark, self.journal.store, name, self.taken.get(name, []))
+            found = tuples(self.spark, self.journal, name, self.taken.get(name, []))
         else:
             found = self.components[component].no_tuples(self, further)
         roots = [column for column in ("_root_id", "_root_ids") if column in found.columns]
@@ -229,41 +222,3 @@ def columns_of(components: Mapping[str, Component], rows: DataFrame, name: str) 
     component, _, further = name.partition(".")
     found = components.get(component)
     return user_columns(rows) if found is None else found.columns(rows, further)
-
-
-def _stamped(work: Work, component: Component, rows: DataFrame) -> DataFrame:
-    """Rows as they lie in the stream, with the number of their batch."""
-    # Spark Connect gives the strings that Python functions return the type `string collate UTF8_BINARY`,
-    # which is the default but which `deltalake` cannot read; a cast spells it as everybody else does.
-    columns = [
-        F.col(sql_name(field.name)).cast(_ddl(component, field.dataType)).alias(field.name)
-        for field in rows.schema.fields
-    ]
-    return rows.select(bound_literal(work.batch.number, "_root_id", "bigint").alias("_batch"), *columns)
-
-
-def _append_rows(work: Work, component: Component, stamped: DataFrame) -> None:
-    path = work.journal.store.path(stream(component.name))
-    append(stamped, path, component.name, work.batch.number, _WRITE_OPTIONS)
-
-
-def _ddl(component: Component, kind: DataType) -> str:
-    """A type in SQL, whatever its fields are called.
-
-    Raises:
-        BoltError: the log of the batch could not read a column of this type.
-    """
-    if kind.typeName() in _UNREADABLE:
-        raise BoltError(
-            f"{component.name} emits a column of type {kind.simpleString()}, which streams cannot hold: turn "
-            "it into text in the source or in the bolt.",
-            component=component.name,
-        )
-    if isinstance(kind, StructType):
-        fields = (f"{sql_name(each.name)}: {_ddl(component, each.dataType)}" for each in kind.fields)
-        return f"struct<{', '.join(fields)}>"
-    if isinstance(kind, ArrayType):
-        return f"array<{_ddl(component, kind.elementType)}>"
-    if isinstance(kind, MapType):
-        return f"map<{_ddl(component, kind.keyType)}, {_ddl(component, kind.valueType)}>"
-    return kind.simpleString()

@@ -93,7 +93,7 @@ class FunctionBolt(Component):
         table = work.journal.open(stream(self.name))
         if table is None or "_held" not in {field.name for field in table.schema().fields}:
             return []
-        before = rows(work.spark, work.journal.store, self.name, [work.batch.number - 1])
+        before = rows(work.spark, work.journal, self.name, [work.batch.number - 1])
         reason = F.lit(f"bolt {self.name} holds back nothing any more")
         failed = {"_kind": F.lit(Kind.FAIL.value), "_error": reason}
         held = before.where(F.col("_kind") == HELD).select("_root_id").dropna().distinct()

@@ -17,12 +17,10 @@ from acker.components.columns import check_columns
 from acker.components.workers import RichRunner
 from acker.core.errors import BoltError
 from acker.core.events import Kind
-from acker.core.paths import without_pattern
 from acker.core.quoting import sql_name
-from acker.core.schemas import is_tuple, stream
-from acker.core.streams import Rows, held_back
-from acker.spark.delta import read
-from acker.spark.streams import user_columns
+from acker.core.schemas import stream
+from acker.core.streams import held_back
+from acker.spark.streams import tuples, user_columns
 
 _REPORT = """_root_id bigint, _root_ids array<bigint>, _stream string, _kind string, _error string,
     _held struct<stream:string,file:string,row:bigint,batch:bigint,since:bigint,task:int>"""
@@ -115,26 +113,13 @@ def _unread(work: Work, bolt: RichBoltComponent, held: pl.DataFrame) -> list[Dat
     return [work.spark.createDataFrame(failed.to_arrow())]
 
 
-def _located(work: Work, name: str, batches: list[int]) -> DataFrame | None:
-    """Tuples of a stream whose `_metadata` has file_name and row_index; None where there are none.
-
-    Delta tells no row's number in its file, so the stream's files are read as what they are. A stream's files
-    are never rewritten, and it has no deletion vectors.
-    """
-    rows = Rows.of(work.journal, name, batches)
-    if not rows.files:
-        return None
-    schema = read(work.spark, work.journal.store.path(stream(name))).schema
-    files = work.spark.read.schema(schema).parquet(*map(without_pattern, rows.files))
-    return files.where(f"{rows.where} AND {is_tuple(name, rows.columns)}")
-
-
 def _given(work: Work, bolt: RichBoltComponent, index: int) -> list[DataFrame]:
     """The tuples that are new to the bolt."""
     name = bolt.inputs[index]
-    rows = _located(work, name, work.taken.get(name, []))
-    if rows is None:
+    batches = work.taken.get(name, [])
+    if not batches or work.journal.open(stream(name)) is None:
         return []
+    rows = tuples(work.spark, work.journal, name, batches)
     task = _task(bolt.groupings[index], bolt.tasks)
     if bolt.groupings[index].kind == "all":
         task = F.explode(F.sequence(F.lit(0), F.lit(bolt.tasks - 1)))
@@ -150,9 +135,9 @@ def _given(work: Work, bolt: RichBoltComponent, index: int) -> list[DataFrame]:
 def _again(work: Work, bolt: RichBoltComponent, index: int, held: pl.DataFrame) -> list[DataFrame]:
     """The tuples that the bolt holds back, read from where they lie."""
     name = bolt.inputs[index]
-    rows = _located(work, name, held["batch"].unique().to_list())
-    if rows is None:
+    if held.is_empty():
         return []
+    rows = tuples(work.spark, work.journal, name, held["batch"].unique().to_list())
     found = rows.select(
         *_columns(work, rows, name, index), _task(bolt.groupings[index], bolt.tasks).alias("_task")
     )

@@ -31,6 +31,7 @@ _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _STYLE = re.compile(r"\x1b\[[0-9;]*m|↳")
 _FRAME = re.compile(r"\s*(\d+: |at /|stack backtrace)", re.IGNORECASE)
+_TRIES = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -159,9 +160,7 @@ def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> bool:
 def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool:
     """Append `rows` without Spark in one commit that happens once for all of the (app, number) together.
 
-    Of clients that race, one's rows go in. `rows` is any Arrow stream. For tables that Spark never writes:
-    `deltalake` does not look at the numbers, but it refuses to commit where another commit of one of the
-    apps went in since `table` was opened; and what had gone in before is seen here.
+    Of clients that race, one's rows go in. `rows` is any Arrow stream.
 
     Returns:
         Whether this call's rows went in, and not another's.
@@ -170,24 +169,66 @@ def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool
         StoreError: the rows could not be committed.
     """
 
-    def is_there(found: DeltaTable | None) -> bool:
-        return any(last_number(found, app) >= number for app, number in numbers.items())
+    def commit(found: DeltaTable | None, once: CommitProperties) -> None:
+        assert found is not None
+        write_deltalake(found, rows, mode="append", commit_properties=once)
 
-    if is_there(table):
-        return False
-    once = CommitProperties(app_transactions=[Transaction(app, number) for app, number in numbers.items()])
-    try:
-        write_deltalake(table, rows, mode="append", commit_properties=once)
-    except _REFUSED as error:
-        if not is_there(open_table(table.table_uri)):
+    return commit_once(table, numbers, commit)
+
+
+def commit_once(
+    opened: DeltaTable | str,
+    numbers: Mapping[str, int],
+    commit: Callable[[DeltaTable | None, CommitProperties], None],
+    note: Mapping[str, str] | None = None,
+) -> bool:
+    """Make one commit that happens once for all of some (app, number) together.
+
+    For tables that Spark never commits to: `deltalake` does not look at the numbers, but it refuses to commit
+    where another commit of one of the apps went in since the table was opened; and what had gone in before is
+    seen here.
+
+    Args:
+        opened: a table, or the path of one that may be missing, which is opened anew.
+        commit: does it, with the table and what is to be said of the commit. Where it refuses because of
+            another commit to a table that was given by its path, it is called again.
+        note: what the table's history is to say of the commit beside that.
+
+    Returns:
+        Whether this call's commit went in, and not another's.
+
+    Raises:
+        StoreError: it could not be made.
+    """
+    path = opened if isinstance(opened, str) else path_of(opened)
+    once = CommitProperties(
+        app_transactions=[Transaction(app, number) for app, number in numbers.items()],
+        custom_metadata=dict(note or {}),
+    )
+    for tries_left in reversed(range(_TRIES if isinstance(opened, str) else 1)):
+        table = open_table(opened) if isinstance(opened, str) else opened
+        if _is_there(table, numbers):
+            return False
+        try:
+            commit(table, once)
+        except _REFUSED as error:
+            newest = open_table(path)
+            if _is_there(newest, numbers):
+                return False
+            if tries_left and newest is not None and (table is None or newest.version() > table.version()):
+                continue
             which = ", ".join(f"{app} {number}" for app, number in numbers.items())
             raise _unwritten(
-                path_of(table),
+                path,
                 error,
-                f"The commit {which} did not go into {table.table_uri}: {said(error)} Run the command again.",
+                f"The commit {which} did not go into {path}: {said(error)} Run the command again.",
             ) from error
-        return False
-    return True
+        return True
+    raise AssertionError("the last try returns or raises")
+
+
+def _is_there(table: DeltaTable | None, numbers: Mapping[str, int]) -> bool:
+    return any(last_number(table, app) >= number for app, number in numbers.items())
 
 
 def last_number(table: DeltaTable | None, app: str) -> int:

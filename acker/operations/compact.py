@@ -9,7 +9,6 @@ from typing import Any
 from deltalake import DeltaTable
 
 from acker.batches.run import Run
-from acker.core.quoting import sql_name
 from acker.core.schemas import LEDGER, SCHEMAS, stream
 
 
@@ -40,18 +39,13 @@ def _compact_settled(ledger: DeltaTable) -> dict[str, Any]:
 
 
 def vacuum(run: Run, retention_hours: int) -> list[str]:
-    """Delete files that no version younger than the retention refers to. Returns the tables' names.
-
-    Each table is the business of the one writer that it has: streams are Spark's.
-    """
-    for name in SCHEMAS:
+    """Delete files that no version younger than the retention refers to. Returns the tables' names."""
+    journal = run.snapshot()
+    components = dict.fromkeys([*run.topology.components, *journal.components()])  # also those gone
+    streams = [stream(name) for name in components if journal.open(stream(name)) is not None]
+    for name in (*SCHEMAS, *streams):
         table = run.store.require(name)
         # All files and not only those that the log still names as removed: checkpoints forget them, and what
         # a killed write has left was never named.
         table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True)
-    journal = run.snapshot()
-    components = dict.fromkeys([*run.topology.components, *journal.components()])  # also those gone
-    streams = [stream(name) for name in components if journal.open(stream(name)) is not None]
-    for name in streams:
-        run.spark.sql(f"VACUUM delta.{sql_name(run.store.path(name))} RETAIN {retention_hours} HOURS")
     return [*SCHEMAS, *streams]

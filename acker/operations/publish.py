@@ -10,14 +10,14 @@ from pyspark.sql import functions as F
 
 from acker.batches.run import Run
 from acker.components.base import columns_of
-from acker.core.delta import query
+from acker.core.delta import files_of, query
 from acker.core.integrity import check_missing
 from acker.core.quoting import sql_name
 from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.streams import untracked
 from acker.journal.downstream import downstream_batches
 from acker.journal.journal import Journal
-from acker.spark.delta import read
+from acker.spark.delta import read_files
 from acker.spark.streams import tuples
 from acker.targets.base import Changes, Publisher, published_fold
 from acker.topology.topology import Publication, Topology
@@ -140,9 +140,9 @@ def _some_replace(journal: Journal, after: int, upto: int) -> bool:
 def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked) -> Changes:
     """What a fold brings to a target, as frames that are not computed yet."""
     name = publication.stream
-    settled = read(run.spark, run.store.path(LEDGER)).where(
-        (F.col("fold") == acked.fold) & F.col("live_in").isNull() & (F.col("state") == "acked")
-    )
+    mine = f"fold = {acked.fold} AND live_in IS NULL AND state = 'acked'"
+    ledger = journal.require(LEDGER)
+    settled = read_files(run.spark, ledger, files_of(ledger, mine)).where(mine)
     added = _caused(run, journal, name, acked.emissions, _roots(settled, F.col("root_id")))
     if acked.untracked:
         added = added.unionByName(_of_no_message(run, journal, name, acked.untracked))
@@ -166,16 +166,16 @@ def _caused(
     component = component_of(name)
     batches = downstream_batches(journal, emissions).get(component, [])
     check_missing(journal, component, batches)
-    return _published_columns(run, name, batches).join(roots, "_root_id", "left_semi")
+    return _published_columns(run, journal, name, batches).join(roots, "_root_id", "left_semi")
 
 
 def _of_no_message(run: Run, journal: Journal, name: str, batches: list[int]) -> DataFrame:
     """The untracked tuples of some batches of a stream."""
     check_missing(journal, component_of(name), batches)
-    return _published_columns(run, name, batches).where("_root_id IS NULL")
+    return _published_columns(run, journal, name, batches).where("_root_id IS NULL")
 
 
-def _published_columns(run: Run, name: str, batches: list[int]) -> DataFrame:
-    found = tuples(run.spark, run.store, name, batches)
+def _published_columns(run: Run, journal: Journal, name: str, batches: list[int]) -> DataFrame:
+    found = tuples(run.spark, journal, name, batches)
     columns = columns_of(run.topology.components, found, name)
     return found.select("_root_id", *map(sql_name, columns))

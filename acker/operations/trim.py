@@ -8,13 +8,11 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 
 import polars as pl
-from pyspark.errors import PySparkException
 
 from acker.batches.run import Run
 from acker.core.delta import files_of, query
 from acker.core.errors import StoreError
 from acker.core.ledger import read_fold
-from acker.core.quoting import sql_name
 from acker.core.schemas import EVENTS, LEDGER, component_of, stream
 from acker.core.streams import held_back, untracked
 from acker.core.trims import Trim, append_trim, counted_trim, newest_trim
@@ -25,7 +23,6 @@ from acker.targets.audit import acked_tuples
 from acker.topology.topology import Topology
 
 _TRIES = 3
-_CONFLICT = "io.delta.exceptions.Concurrent"  # how the names of all of Delta's begin
 
 
 def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
@@ -63,22 +60,17 @@ def _delete(run: Run, name: str, gone: str) -> None:
 
     Other commits may come between, of a run or of a trimming, also of one whose client is gone by now.
     """
-    path = run.store.path(name)
-    for _ in range(_TRIES):
+    for tries_left in reversed(range(_TRIES)):
         table = run.store.open(name)
         if table is None or not files_of(table, gone):
             return
         try:
-            run.spark.sql(f"DELETE FROM delta.{sql_name(path)} WHERE {gone}")
-        except PySparkException as error:
-            if _CONFLICT not in str(error):
+            run.store.change(name, lambda table: table.delete(gone))
+        except StoreError:
+            if not tries_left:
                 raise
-            conflict = error
         else:
             return
-    raise StoreError(
-        f"{path} was changed whenever it was to be trimmed: run it again.", table=path
-    ) from conflict
 
 
 def _counted(run: Run, announced: Trim) -> Trim:

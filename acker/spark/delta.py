@@ -1,15 +1,40 @@
-"""Delta tables of Spark's: the streams, the published tables and what is read beside them."""
+"""Delta tables as Spark has them: the published ones and what is read beside them, which are its own.
 
+And the files of those that `deltalake` writes.
+"""
+
+import json
+from collections.abc import Sequence
+
+from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from acker.core.delta import last_number, open_table
 from acker.core.errors import StoreError
+from acker.core.paths import without_pattern
 
 
 def read(spark: SparkSession, path: str) -> DataFrame:
     """The Delta table at a path or URI, as it stands."""
     return spark.read.format("delta").load(path)
+
+
+def schema_of(table: DeltaTable) -> StructType:
+    """The columns of a table as Spark has them."""
+    return StructType.fromJson(json.loads(table.schema().to_json()))
+
+
+def read_files(spark: SparkSession, table: DeltaTable, files: Sequence[str]) -> DataFrame:
+    """Rows of some files of a table that `deltalake` writes, which is partitioned by no column that counts.
+
+    Spark reads them as Parquet files, and so looks into no log and for no file.
+    """
+    schema = schema_of(table)
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.format("parquet").schema(schema).load([*map(without_pattern, files)])
 
 
 def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str, str] | None = None) -> None:

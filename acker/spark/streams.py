@@ -1,25 +1,151 @@
-"""Streams as Spark reads them: the rows of some batches, and which columns are the user's."""
+"""Streams as Spark has them: the rows of some batches, which columns are the user's, and a batch's write.
+
+Spark reads and writes Parquet files. Which of them are a stream's the table's log says, which the client
+reads and commits to (`acker/core/commits.py`). So a read makes Spark look for no file, and a write is one
+job.
+"""
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from deltalake import DeltaTable, Schema
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
-from acker.core.delta import Store, in_batches
+from acker.core.commits import batch_folder, commit_batch
+from acker.core.delta import Store
+from acker.core.errors import BoltError
+from acker.core.quoting import sql_name
 from acker.core.schemas import is_tuple, stream
-from acker.spark.delta import read
+from acker.core.snapshot import Snapshot
+from acker.core.streams import Rows
+from acker.spark.columns import bound_literal
+from acker.spark.delta import read_files, schema_of
+
+_ATOMS = (
+    *("boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "binary", "date"),
+    *("timestamp", "timestamp_ntz"),
+)
+_TEXTS = ("string", "char", "varchar")  # of any length and collation
+_WIDER = {  # -> what a value of it fits into
+    "byte": ("short", "integer", "long"),
+    "short": ("integer", "long"),
+    "integer": ("long",),
+    "float": ("double",),
+}
+_NOT_IN_A_NAME = frozenset(" ,;{}()\n\t=")
 
 
-def rows(spark: SparkSession, store: Store, component: str, batches: Sequence[int]) -> DataFrame:
-    """Rows of some batches of a component's streams."""
-    return read(spark, store.path(stream(component))).where(in_batches(batches))
+def rows(spark: SparkSession, snapshot: Snapshot, component: str, batches: Sequence[int]) -> DataFrame:
+    """Rows of some batches of a component's streams, with Spark's `_metadata` of their files."""
+    found = Rows.of(snapshot, component, batches)
+    return read_files(spark, snapshot.require(stream(component)), found.files).where(found.where)
 
 
-def tuples(spark: SparkSession, store: Store, name: str, batches: Sequence[int]) -> DataFrame:
+def tuples(spark: SparkSession, snapshot: Snapshot, name: str, batches: Sequence[int]) -> DataFrame:
     """Tuples of some batches of a stream, with all columns of its table."""
-    frame = rows(spark, store, name, batches)
+    frame = rows(spark, snapshot, name, batches)
     return frame.where(is_tuple(name, frame.columns))
 
 
 def user_columns(frame: DataFrame) -> list[str]:
     """A stream's columns without those that the system keeps."""
     return [column for column in frame.columns if not column.startswith("_")]
+
+
+def stamped(frame: DataFrame, table: DeltaTable | None, component: str, batch: int) -> DataFrame:
+    """Rows as they are to lie in the stream of a component, with the number of their batch.
+
+    Args:
+        table: the stream's, None where there is none yet.
+
+    Raises:
+        BoltError: the stream cannot hold a column.
+    """
+    there = {field.name.lower(): field for field in schema_of(table).fields} if table else {}
+    columns = [_column(component, field, there.get(field.name.lower())) for field in frame.schema.fields]
+    return frame.select(bound_literal(batch, "_root_id", "bigint").alias("_batch"), *columns)
+
+
+def append(frame: DataFrame, store: Store, component: str, batch: int) -> None:
+    """Append the stamped rows of a batch to the stream of a component, once, however often it is called.
+
+    Raises:
+        PySparkException: the rows could not be made or written.
+        StoreError: they could not be committed.
+    """
+    path, folder = store.path(stream(component)), batch_folder(batch)
+    writer = frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    writer.parquet(f"{path}/{folder}")
+    commit_batch(path, folder, Schema.from_json(frame.schema.toNullable().json()), component, batch)
+
+
+def _column(component: str, field: StructField, there: StructField | None) -> Column:
+    """A column under the name and in the type that the stream has for it."""
+    unfit = _NOT_IN_A_NAME.intersection(field.name)
+    if unfit:
+        raise BoltError(
+            f"{component} emits a column {field.name!r}: the name of a stream's column has no space and none "
+            "of , ; { } ( ) = in it; rename it.",
+            component=component,
+        )
+    kind = field.dataType
+    if there is not None and not _fits(kind, there.dataType):
+        if not _is_wider(there.dataType, kind):
+            raise BoltError(
+                f"{component} emits {field.name} as {kind.simpleString()}, but its stream has it as "
+                f"{there.dataType.simpleString()}: cast it, or give the column a new name.",
+                component=component,
+            )
+        kind = there.dataType
+    name = there.name if there else field.name
+    return F.col(sql_name(field.name)).cast(_ddl(component, kind)).alias(name, metadata={})
+
+
+def _fits(kind: DataType, there: DataType) -> bool:
+    """Whether values lie beside those of a type as they are; of a struct some fields may be missing."""
+    if isinstance(kind, StructType) and isinstance(there, StructType):
+        known = {field.name: field.dataType for field in there.fields}
+        return all(_fits(each.dataType, known.get(each.name, each.dataType)) for each in kind.fields)
+    if isinstance(kind, ArrayType) and isinstance(there, ArrayType):
+        return _fits(kind.elementType, there.elementType)
+    if isinstance(kind, MapType) and isinstance(there, MapType):
+        return _fits(kind.keyType, there.keyType) and _fits(kind.valueType, there.valueType)
+    return (_is_text(kind) and _is_text(there)) or kind.simpleString() == there.simpleString()
+
+
+def _is_wider(wide: DataType, kind: DataType) -> bool:
+    """Whether a type holds all values of another."""
+    if isinstance(wide, DecimalType) and isinstance(kind, DecimalType):
+        return wide.scale >= kind.scale and wide.precision - wide.scale >= kind.precision - kind.scale
+    return wide.typeName() in _WIDER.get(kind.typeName(), ())
+
+
+def _is_text(kind: DataType) -> bool:
+    return kind.typeName() in _TEXTS
+
+
+def _ddl(component: str, kind: DataType) -> str:
+    """A type in SQL, whatever its fields are called.
+
+    Raises:
+        BoltError: streams hold no column of this type.
+    """
+    if isinstance(kind, StructType):
+        fields = (f"{sql_name(each.name)}: {_ddl(component, each.dataType)}" for each in kind.fields)
+        return f"struct<{', '.join(fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{_ddl(component, kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_ddl(component, kind.keyType)}, {_ddl(component, kind.valueType)}>"
+    if _is_text(kind):
+        # Spark Connect gives what Python functions return a collation that is the default but is spelt out,
+        # and that `deltalake` cannot read.
+        return "string"
+    if kind.typeName() not in _ATOMS:
+        raise BoltError(
+            f"{component} emits a column of type {kind.simpleString()}, which streams cannot hold: cast it, "
+            "or turn it into text in the source or in the bolt.",
+            component=component,
+        )
+    return kind.simpleString()

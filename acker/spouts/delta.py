@@ -9,15 +9,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from acker.core.delta import open_table, query
+from acker.core.delta import files_of, open_table, query
 from acker.core.errors import SourceError, StoreError
 from acker.core.paths import absolute
 from acker.core.quoting import column_name, sql_name
-from acker.spark.delta import read
+from acker.spark.delta import read, read_files, schema_of
 from acker.spouts.base import Backlog, History, Range, check_reserved
 from acker.spouts.delta_log import highest_row_id, oldest_commit
 
 PARTITION = "0"  # a Delta table has one
+_OFFSET = "_source_offset"
 _ROW_ID = "_metadata.row_id"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
@@ -51,7 +52,8 @@ class DeltaSpout:
 
     def message_schema(self, spark: SparkSession) -> StructType:
         """See `Spout`."""
-        return read(spark, absolute(self.path)).schema
+        table = self._table()
+        return schema_of(table) if _is_plain(table) else read(spark, absolute(self.path)).schema
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range is (after, upto] of positions; the source's version spares a second look."""
@@ -61,37 +63,27 @@ class DeltaSpout:
         last = history.newest or self._beginning()
         if last["upto"] == last["end"] and last["version"] == table.version():
             return None
-        rows = self._rows(spark, table.version())
-        after, offset = last["upto"], F.col("_source_offset")
-        unread = rows if after is None else rows.where((offset > after) | offset.isNull())
-        found = unread.agg(
-            F.max(offset).alias("end"),
-            F.count(offset).alias("rows"),
-            F.count_if(offset.isNull()).alias("nulls"),
-        ).first()
-        assert found is not None
-        if found["nulls"]:
+        after, path = last["upto"], absolute(self.path)
+        if self.key is not None and _is_plain(table):
+            check_reserved(path, (field.name for field in table.schema().fields))
+            self._check_key(schema_of(table))
+            unread = _unread(table, column_name(self.key), after, limit)
+        else:
+            unread = _unread_by_spark(self._rows(spark, table.version()), after, limit)
+        if unread.nulls:
             raise SourceError(
-                f"{found['nulls']} rows of {absolute(self.path)} have no {self.key}, so they could not be "
-                "told apart or replayed. Give them a key, or use row tracking instead of a key.",
-                table=absolute(self.path),
+                f"{unread.nulls} rows of {path} have no {self.key}, so they could not be told apart or "
+                "replayed. Give them a key, or use row tracking instead of a key.",
+                table=path,
             )
-        if found["end"] is None:
+        if unread.end is None:
             return None
-        upto = found["end"]
-        if found["rows"] > limit:
-            first = (
-                unread.select(offset).orderBy(offset).limit(limit).agg(F.max(offset).alias("upto")).first()
-            )
-            assert first is not None
-            upto = first["upto"]
-        return {"after": after, "upto": upto, "end": found["end"], "version": table.version()}
+        return {"after": after, "upto": unread.upto, "end": unread.end, "version": table.version()}
 
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
         """See `Spout`."""
         # At the version that was planned, so that a row deleted since does not vanish without a trace.
-        rows = self._rows(spark, planned["version"]).where(F.col("_source_offset") <= planned["upto"])
-        return rows if planned["after"] is None else rows.where(F.col("_source_offset") > planned["after"])
+        return self._rows(spark, planned["version"], _between(planned["after"], planned["upto"]))
 
     def ends(self, planned: Range) -> dict[str, int]:
         """See `Spout`."""
@@ -102,7 +94,7 @@ class DeltaSpout:
         offsets = positions["source_offset"]
         wanted = spark.createDataFrame(pa.table({"_source_offset": offsets}))
         low, high = pc.min(offsets).as_py(), pc.max(offsets).as_py()
-        rows = self._rows(spark).where(F.col("_source_offset").between(low, high))
+        rows = self._rows(spark, where=_between(low - 1, high))
         return rows.join(F.broadcast(wanted), "_source_offset", "left_semi")
 
     def backlog(self, history: History) -> Backlog | None:
@@ -172,24 +164,30 @@ class DeltaSpout:
             raise SourceError(f"There is no Delta table at {path}.", table=path)
         return table
 
-    def _rows(self, spark: SparkSession, version: int | None = None) -> DataFrame:
-        path = absolute(self.path)
-        reader = spark.read.format("delta")
-        frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
+    def _rows(self, spark: SparkSession, version: int | None = None, where: str = "true") -> DataFrame:
+        """Rows of the table, as it stands or stood, with their positions.
+
+        Args:
+            where: a condition on `_source_offset` in SQL.
+        """
+        path, table = absolute(self.path), self._table(version)
+        if self.key is not None and _is_plain(table):
+            # Spark would look into the log and for the files, which takes it longer than to read them.
+            of_key = where.replace(_OFFSET, column_name(self.key))
+            frame = read_files(spark, table, files_of(table, of_key))
+        else:
+            reader = spark.read.format("delta")
+            frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
         check_reserved(path, frame.columns)
-        return frame.select(
-            F.lit(PARTITION).alias("_source_partition"), self._offset(frame).alias("_source_offset"), "*"
+        found = frame.select(
+            F.lit(PARTITION).alias("_source_partition"), self._offset(frame).alias(_OFFSET), "*"
         )
+        return found.where(where)
 
     def _offset(self, frame: DataFrame) -> Column:
         path = absolute(self.path)
         if self.key is not None:
-            types = dict(frame.dtypes)
-            if types.get(self.key) not in _INTEGERS:
-                found = f"is of type {types[self.key]}" if self.key in types else "is not there"
-                raise SourceError(
-                    f"The key {self.key} of {path} must be an integer column; it {found}.", table=path
-                )
+            self._check_key(frame.schema)
             return F.col(sql_name(self.key)).cast("bigint")
         table = open_table(path)
         enabled = table is not None and table.metadata().configuration.get("delta.enableRowTracking")
@@ -201,3 +199,68 @@ class DeltaSpout:
                 table=path,
             )
         return F.col(_ROW_ID)
+
+    def _check_key(self, schema: StructType) -> None:
+        types = {field.name: field.dataType.simpleString() for field in schema.fields}
+        if types.get(self.key or "") not in _INTEGERS:
+            found = f"is of type {types[self.key]}" if self.key in types else "is not there"
+            path = absolute(self.path)
+            raise SourceError(
+                f"The key {self.key} of {path} must be an integer column; it {found}.", table=path
+            )
+
+
+@dataclass(frozen=True)
+class _Unread:
+    """What a source holds beyond a position.
+
+    Args:
+        end: the highest position, None where there is nothing.
+        upto: up to which a batch takes it.
+        nulls: rows without a position, anywhere.
+    """
+
+    end: int | None
+    upto: int | None
+    nulls: int
+
+
+def _between(after: int | None, upto: int) -> str:
+    """A condition on positions."""
+    return f"{_OFFSET} <= {upto}" + ("" if after is None else f" AND {_OFFSET} > {after}")
+
+
+def _is_plain(table: DeltaTable) -> bool:
+    """Whether a table's files, which lie below it, hold its columns and rows as they are."""
+    protocol = table.protocol()
+    if protocol.min_reader_version > 1 and set(protocol.reader_features or ()) != {"timestampNtz"}:
+        return False
+    return not table.metadata().partition_columns
+
+
+def _unread(table: DeltaTable, key: str, after: int | None, limit: int) -> _Unread:
+    is_new = "true" if after is None else f"({key} > {after} OR {key} IS NULL)"
+    counts = f'max({key}) AS "end", count({key}) AS n, count(*) - count({key}) AS nulls'
+    (found,) = query(f"SELECT {counts} FROM source WHERE {is_new}", source=table)
+    upto = found["end"]
+    if found["n"] > limit:
+        first = f"SELECT {key} FROM source WHERE {is_new} ORDER BY {key} LIMIT {limit}"
+        (upto,) = query(f"SELECT max({key}) AS upto FROM ({first})", source=table)[0].values()
+    return _Unread(found["end"], upto, found["nulls"])
+
+
+def _unread_by_spark(rows: DataFrame, after: int | None, limit: int) -> _Unread:
+    offset = F.col("_source_offset")
+    unread = rows if after is None else rows.where((offset > after) | offset.isNull())
+    found = unread.agg(
+        F.max(offset).alias("end"),
+        F.count(offset).alias("rows"),
+        F.count_if(offset.isNull()).alias("nulls"),
+    ).first()
+    assert found is not None
+    upto = found["end"]
+    if found["rows"] > limit:
+        first = unread.select(offset).orderBy(offset).limit(limit).agg(F.max(offset).alias("upto")).first()
+        assert first is not None
+        upto = first["upto"]
+    return _Unread(found["end"], upto, found["nulls"])

@@ -144,10 +144,11 @@ class OffsetReader:
         consumer.assign([TopicPartition(*place, first) for place, first in under_way.items()])
         deadline = time.monotonic() + _ANSWER_SECONDS
         while under_way:
-            record = consumer.poll(_ANSWER_SECONDS)
-            # What is of no partition is about the group, or about a broker that may come back.
-            place = None if record is None else (record.topic(), record.partition())
-            if place in under_way:
+            for record in _arrived(consumer):
+                # What is of no partition is about the group, or about a broker that may come back.
+                place = (record.topic(), record.partition())
+                if place not in under_way:
+                    continue
                 yield place, record
                 deadline = time.monotonic() + _ANSWER_SECONDS
                 walk = walks[place]
@@ -157,7 +158,7 @@ class OffsetReader:
                 elif walk.first != under_way[place]:
                     under_way[place] = walk.first
                     consumer.seek(TopicPartition(*place, walk.first))
-            elif time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 first = min(under_way)
                 said = f"no record {walks[first].first} came within {_ANSWER_SECONDS:.0f} s."
                 raise TimeoutError(self._said(first, said))
@@ -191,6 +192,12 @@ class OffsetReader:
             return _missing(place, offset, "of no use here: the name of a header is not UTF-8")
         headers = [{"key": key, "value": value} for key, value in pairs] if pairs else None
         return record.key(), record.value(), *place, offset, record.timestamp()[1] * 1_000, headers, None
+
+
+def _arrived(consumer: Any) -> list[Any]:
+    """What has come since, which is waited for. Some may lie before where its partition is read on from."""
+    first = consumer.poll(_ANSWER_SECONDS)
+    return [] if first is None else [first, *consumer.consume(_ROWS, 0)]
 
 
 def _missing(place: _Place, offset: int, reason: str) -> _Row:

@@ -12,7 +12,7 @@ from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
 from acker.core.schemas import component_of, of_stream
-from acker.spark.delta import append, read
+from acker.spark.delta import append, schema_of
 from acker.targets.audit import audit_rows
 from acker.targets.base import Changes, Evidence, Findings
 from acker.targets.delta import DeltaTarget
@@ -34,11 +34,12 @@ class DeltaAppend(DeltaTarget):
         table = open_table(self.path)
         if table is None:
             return rows
-        target = read(spark, self.path)
-        _check_types(stream, self.path, dict(target.dtypes), rows, columns)
+        target = schema_of(table)
+        types = {field.name: field.dataType.simpleString() for field in target.fields}
+        _check_types(stream, self.path, types, rows, columns)
         rules = {
             f"{field.name} is null": F.col(sql_name(field.name)).isNull()
-            for field in target.schema.fields
+            for field in target.fields
             if not field.nullable and field.name in columns
         }
         rules |= _constraints(table)

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 import deltalake
+import deltalake.transaction
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from deltalake import DeltaTable
@@ -26,10 +27,13 @@ from tests.kit import ROOT
 
 PRODUCT = ("acker", "pipeline")
 # Effects are named by who calls these modules.
-APPENDS = (ROOT / "acker" / "core" / "delta.py", ROOT / "acker" / "spark" / "delta.py")
+APPENDS = tuple(
+    ROOT / "acker" / room / f"{name}.py"
+    for room, name in (("core", "delta"), ("core", "commits"), ("spark", "delta"), ("spark", "streams"))
+)
 
 # What of `deltalake` changes a table, by class.
-FUNCTIONS = ("write_deltalake", "convert_to_deltalake")
+FUNCTIONS = ("write_deltalake", "convert_to_deltalake", "create_table_with_add_actions")
 METHODS: dict[type, tuple[str, ...]] = {
     DeltaTable: (
         *("create", "create_write_transaction", "delete", "update", "vacuum", "restore", "repair"),
@@ -50,6 +54,7 @@ ADMIN = (
 # What of Spark sends a command, for those who look for it in the code.
 COMMANDS = ("save", "saveAsTable", "insertInto", "sql", "parquet", "csv", "json", "text", "orc")
 _HARMLESS_SQL = re.compile(r"\s*SELECT\b", re.IGNORECASE)
+_BATCH = re.compile(r"^(streams/[^/]+)/b\d+-\w+$")  # the files of a batch, which are to be of its stream
 _SQL_TARGET = re.compile(r"delta\.`([^`]+)`")
 
 
@@ -89,7 +94,7 @@ def watch(folder: Path, pause: Pause) -> None:
             pause("after", found)
 
     for name in FUNCTIONS:
-        _wrap_function(getattr(deltalake, name), effect)
+        _wrap_function(getattr(deltalake, name, None) or getattr(deltalake.transaction, name), effect)
     for owner, names in METHODS.items():
         for name in names:
             _wrap_method(owner, name, effect)
@@ -196,7 +201,7 @@ def _effect(folder: Path, path: str, is_sparks: bool) -> Effect | None:
     table = path.removeprefix(f"{folder}/").rstrip("/")
     return Effect(
         caller=called,
-        table=re.sub(r"^store/\w+/", "", table),
+        table=_BATCH.sub(r"\1", re.sub(r"^store/\w+/", "", table)),
         is_sparks=is_sparks,
         lines=tuple((_product_file(frame) or "", frame.f_lineno) for frame in ours),
     )

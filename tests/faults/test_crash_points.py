@@ -54,7 +54,6 @@ EXEMPT = {
     "acker/components/function_bolt.py:FunctionBolt.__post_init__:update": "names a bolt as its function",
     "acker/targets/aggregate.py:DeltaAggregate.apply:merge": "makes SQL",
     "acker/targets/aggregate.py:DeltaAggregate._after:merge": "makes SQL",
-    "acker/components/rich_bolt.py:_located:parquet": "reads",
     "acker/runtime/server.py": "the server's own files; see tests/acceptance/test_server.py",
     "acker/runtime/tokens.py": "the server's token; see tests/acceptance/test_security.py",
     "acker/runtime/sessions.py": "makes a session",

@@ -21,6 +21,7 @@ STORE_MAINTAIN = "tests/store/test_maintain.py::"
 RUNS = "tests/spark/test_topology_runs.py::"
 RICH = "tests/spark/test_rich_bolts.py::"
 PUBLISH = "tests/spark/test_publish.py::"
+STREAMS = "tests/spark/test_streams.py::"
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ MUTANTS = (
     Mutant(
         "an append without Spark does not look for its number",
         "acker/core/delta.py",
-        "    if is_there(table):\n        return False\n",
+        "        if _is_there(table, numbers):\n            return False\n",
         "",
         (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
     ),
@@ -97,7 +98,14 @@ MUTANTS = (
         "acker/spark/delta.py",
         '.option("txnAppId", app).option("txnVersion", number)',
         "",
-        (f"{BATCH}test_a_batch_is_taken_once_it_is_logged_and_not_before",),
+        (f"{PUBLISH}test_folds_are_published_one_by_one_and_once",),
+    ),
+    Mutant(
+        "a commit without Spark leaves its number out",
+        "acker/core/delta.py",
+        "app_transactions=[Transaction(app, number) for app, number in numbers.items()],",
+        "",
+        (f"{STREAMS}test_a_batch_that_is_written_twice_is_there_once_and_vacuum_takes_the_rest",),
     ),
     Mutant(
         "a snapshot opens the journal before what is logged",
@@ -477,15 +485,15 @@ MUTANTS = (
     Mutant(
         "what is pending is published",
         "acker/operations/publish.py",
-        '& F.col("live_in").isNull() & (F.col("state") == "acked")',
-        '& F.col("state").isin("acked", "pending")',
+        " AND live_in IS NULL AND state = 'acked'\"",
+        " AND state IN ('acked', 'pending')\"",
         (f"{RICH}test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself",),
     ),
     Mutant(
         "what has failed is published",
         "acker/operations/publish.py",
-        '& F.col("live_in").isNull() & (F.col("state") == "acked")',
-        '& F.col("live_in").isNull()',
+        " AND live_in IS NULL AND state = 'acked'\"",
+        ' AND live_in IS NULL"',
         (f"{RICH}test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself",),
     ),
     Mutant(

@@ -1,0 +1,103 @@
+"""Commits of Parquet files that lie in a stream's folder already, whoever wrote them there.
+
+Until then no version of the table names them. What a write that was killed leaves is taken away by `vacuum`.
+"""
+
+import json
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Field, Schema
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, create_table_with_add_actions
+from pyarrow.fs import FileSelector, FileType, PyFileSystem
+
+from acker.core.delta import commit_once
+from acker.core.schemas import STREAM_PROPERTIES
+
+ROWS = "rows"  # what the note of a commit calls the number of rows that it brought
+
+
+@dataclass(frozen=True)
+class _File:
+    """A Parquet file.
+
+    Args:
+        path: below the table's folder.
+        size: bytes.
+        modified: milliseconds since 1970.
+    """
+
+    path: str
+    size: int
+    modified: int
+    rows: int
+
+
+def batch_folder(batch: int) -> str:
+    """A folder below a stream's for the files of one write of a batch; another one each time."""
+    return f"b{batch}-{uuid4().hex}"
+
+
+def commit_batch(path: str, folder: str, schema: Schema, component: str, batch: int) -> None:
+    """Make files a part of a stream's table, in one commit that happens once per batch.
+
+    The table is made where it is missing. Columns that it lacks are added in a commit before.
+
+    Args:
+        path: of the table.
+        folder: where below it the files are, and no others.
+        schema: of the table, with all columns that the files have.
+
+    Raises:
+        StoreError: they could not be committed.
+    """
+    files = _files(path, folder)
+    actions = [_added(file, batch) for file in files if file.rows]
+    note = {ROWS: str(sum(file.rows for file in files))}
+
+    def commit(table: DeltaTable | None, once: CommitProperties) -> None:
+        if table is None:
+            create_table_with_add_actions(
+                path, schema, actions, configuration=STREAM_PROPERTIES, commit_properties=once
+            )
+            return
+        new = _new(schema, table.schema())
+        if new:
+            table.alter.add_columns(new)
+        table.create_write_transaction([*actions], "append", table.schema(), commit_properties=once)
+
+    commit_once(path, {component: batch}, commit, note)
+
+
+def rows_of_newest_write(table: DeltaTable, among: int) -> int:
+    """Rows that the newest write brought among so many commits of a stream; 0 where there is none."""
+    return next((int(each[ROWS]) for each in table.history(among) if ROWS in each), 0)
+
+
+def _files(path: str, folder: str) -> list[_File]:
+    system = PyFileSystem(DeltaStorageHandler(path))
+    found = system.get_file_info(FileSelector(folder, recursive=True))
+    files = [each for each in found if each.type == FileType.File and each.extension == "parquet"]
+    return [
+        _File(
+            each.path,
+            each.size,
+            each.mtime_ns // 1_000_000,
+            pq.read_metadata(each.path, filesystem=system).num_rows,
+        )
+        for each in files
+    ]
+
+
+def _added(file: _File, batch: int) -> AddAction:
+    one = {"_batch": batch}
+    stats = {"numRecords": file.rows, "minValues": one, "maxValues": one, "nullCount": {"_batch": 0}}
+    return AddAction(file.path, file.size, {}, file.modified, True, json.dumps(stats))
+
+
+def _new(wanted: Schema, there: Schema) -> list[Field]:
+    """The columns that are missing, and those of which parts are."""
+    known = {field.name: field for field in there.fields}
+    return [field for field in wanted.fields if known.get(field.name) != field]
