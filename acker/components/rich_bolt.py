@@ -18,8 +18,7 @@ from acker.components.workers import RichRunner
 from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
-from acker.core.schemas import stream
-from acker.core.streams import held_back
+from acker.core.streams import Rows, held_back
 from acker.spark.streams import tuples, user_columns
 
 _REPORT = """_root_id bigint, _root_ids array<bigint>, _stream string, _kind string, _error string,
@@ -113,13 +112,19 @@ def _unread(work: Work, bolt: RichBoltComponent, held: pl.DataFrame) -> list[Dat
     return [work.spark.createDataFrame(failed.to_arrow())]
 
 
+def _located(work: Work, name: str, batches: list[int]) -> DataFrame | None:
+    """Tuples of a stream whose `_metadata` has file_name and row_index; None where there are none."""
+    if not Rows.of(work.journal, name, batches).files:
+        return None
+    return tuples(work.spark, work.journal, name, batches)
+
+
 def _given(work: Work, bolt: RichBoltComponent, index: int) -> list[DataFrame]:
     """The tuples that are new to the bolt."""
     name = bolt.inputs[index]
-    batches = work.taken.get(name, [])
-    if not batches or work.journal.open(stream(name)) is None:
+    rows = _located(work, name, work.taken.get(name, []))
+    if rows is None:
         return []
-    rows = tuples(work.spark, work.journal, name, batches)
     task = _task(bolt.groupings[index], bolt.tasks)
     if bolt.groupings[index].kind == "all":
         task = F.explode(F.sequence(F.lit(0), F.lit(bolt.tasks - 1)))
@@ -135,9 +140,9 @@ def _given(work: Work, bolt: RichBoltComponent, index: int) -> list[DataFrame]:
 def _again(work: Work, bolt: RichBoltComponent, index: int, held: pl.DataFrame) -> list[DataFrame]:
     """The tuples that the bolt holds back, read from where they lie."""
     name = bolt.inputs[index]
-    if held.is_empty():
+    rows = _located(work, name, held["batch"].unique().to_list())
+    if rows is None:
         return []
-    rows = tuples(work.spark, work.journal, name, held["batch"].unique().to_list())
     found = rows.select(
         *_columns(work, rows, name, index), _task(bolt.groupings[index], bolt.tasks).alias("_task")
     )

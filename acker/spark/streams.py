@@ -37,7 +37,7 @@ _NOT_IN_A_NAME = frozenset(" ,;{}()\n\t=")
 
 
 def rows(spark: SparkSession, snapshot: Snapshot, component: str, batches: Sequence[int]) -> DataFrame:
-    """Rows of some batches of a component's streams, with Spark's `_metadata` of their files."""
+    """Rows of some batches of a component's streams, where there are any with Spark's `_metadata`."""
     found = Rows.of(snapshot, component, batches)
     return read_files(spark, snapshot.require(stream(component)), found.files).where(found.where)
 

@@ -101,10 +101,10 @@ MUTANTS = (
         (f"{PUBLISH}test_folds_are_published_one_by_one_and_once",),
     ),
     Mutant(
-        "a commit without Spark leaves its number out",
-        "acker/core/delta.py",
-        "app_transactions=[Transaction(app, number) for app, number in numbers.items()],",
-        "",
+        "the files of a batch are committed without its number",
+        "acker/core/commits.py",
+        "table.schema(), commit_properties=once)",
+        "table.schema())",
         (f"{STREAMS}test_a_batch_that_is_written_twice_is_there_once_and_vacuum_takes_the_rest",),
     ),
     Mutant(
