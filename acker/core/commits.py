@@ -36,10 +36,7 @@ class _File:
 
 
 def batch_folder(batch: int) -> str:
-    """A folder below a stream's for the files of one write of a batch; another one each time.
-
-    It is short because of what Polars says of a file that it cannot read: the last 88 characters of its path.
-    """
+    """A folder below a stream's for the files of one write of a batch; another one each time."""
     return f"b{batch}-{uuid4().hex[:8]}"
 
 

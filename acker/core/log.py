@@ -57,7 +57,7 @@ def run_log(snapshot: Snapshot, request: LogRequest) -> None:
         component=pl.lit(request.component), batch=pl.lit(request.batch), logged_at=pl.lit(request.now)
     )
     missing = {name: pl.lit(None) for name in columns if name not in events.collect_schema()}
-    rows = collect(events.with_columns(**missing).select(columns.names()).cast(columns))
+    rows = collect(events.with_columns(**missing).select(columns.names()).cast(columns), snapshot.opened)
     tuples = rows_by_batch(snapshot, request.component).get(request.batch, 0)
     both = events_with_checksum(rows, request.component, request.batch, tuples, request.now)
     append_rows(snapshot.require(EVENTS), both, request.component, request.batch)
@@ -130,19 +130,19 @@ def _consumed(snapshot: Snapshot, request: LogRequest, own: pl.LazyFrame) -> pl.
         parts.append(rows.filter(mine & _EMITTED))
     if "_held" in own.collect_schema():
         before = _rows(snapshot, request.component, [request.batch - 1])
-        parts.append(_held(before, request.component))
-        parts.append(_held(own, request.component).with_columns(edges=pl.lit(-1, _EDGES)))
+        parts.append(_held(snapshot, before, request.component))
+        parts.append(_held(snapshot, own, request.component).with_columns(edges=pl.lit(-1, _EDGES)))
     return _by_root(pl.concat(parts, how="diagonal"))
 
 
-def _held(rows: pl.LazyFrame, consumer: str) -> pl.LazyFrame:
+def _held(snapshot: Snapshot, rows: pl.LazyFrame, consumer: str) -> pl.LazyFrame:
     """The tuples among the rows that the consumer holds back, each with its `id` on the edge to it."""
     if "_held" not in rows.collect_schema():
         return pl.LazyFrame()
     roots = [name for name in ("_root_id", "_root_ids") if name in rows.collect_schema()]
-    held = collect(rows.filter(pl.col("_kind") == HELD).select(*roots, pl.col("_held").struct.unnest()))
+    places = rows.filter(pl.col("_kind") == HELD).select(*roots, pl.col("_held").struct.unnest())
     # Each task of a bolt may hold the same tuple, which is one edge all the same.
-    held = held.unique(["stream", "file", "row"])
+    held = collect(places, snapshot.opened).unique(["stream", "file", "row"])
     return held_ids(held, consumer).with_columns(edges=pl.lit(1, _EDGES)).lazy()
 
 

@@ -3,10 +3,14 @@
 Polars groups ten million ids in a tenth of the time that Spark takes (`docs/reference/performance.md`).
 """
 
+import re
+from collections.abc import Callable, Iterable
+
 import polars as pl
 import pyarrow as pa
+from deltalake import DeltaTable
 
-from acker.core.delta import RECOVERY_HINT, said
+from acker.core.delta import RECOVERY_HINT, files_of, said
 from acker.core.errors import StoreError
 from acker.core.schemas import SCHEMAS
 
@@ -18,7 +22,9 @@ _POLARS: dict[pa.DataType, pl.DataType] = {
     pa.timestamp("us", "UTC"): pl.Datetime("us", "UTC"),
     pa.list_(pa.string()): pl.List(pl.String()),
 }
-_HINT = " (set POLARS_VERBOSE=1 to see full path)"  # the end of the path, which is there, tells the table
+# Polars tells the end of a path, which holds the table's name where the file lies right below it.
+_HINT = " (set POLARS_VERBOSE=1 to see full path)"
+_CUT = re.compile(r"\.\.\.(\S+\.parquet)")
 
 
 def columns_of(table: str) -> pl.Schema:
@@ -50,8 +56,11 @@ def scan(paths: list[str], columns: pl.Schema, row: str | None = None) -> pl.Laz
     )
 
 
-def collect(frame: pl.LazyFrame) -> pl.DataFrame:
+def collect(frame: pl.LazyFrame, tables: Callable[[], Iterable[DeltaTable]] = tuple) -> pl.DataFrame:
     """The rows of a frame over the store's files.
+
+    Args:
+        tables: those whose files they are, for what is said of a file that cannot be read.
 
     Raises:
         StoreError: a file could not be read.
@@ -59,5 +68,11 @@ def collect(frame: pl.LazyFrame) -> pl.DataFrame:
     try:
         return frame.collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        what = said(error).replace(_HINT, "")
+        what = _with_whole_path(said(error).replace(_HINT, ""), tables())
         raise StoreError(f"The store's files cannot be read: {what} {RECOVERY_HINT}") from error
+
+
+def _with_whole_path(what: str, tables: Iterable[DeltaTable]) -> str:
+    cut = _CUT.search(what)
+    found = (file for table in tables for file in files_of(table) if cut and file.endswith(cut[1]))
+    return what.replace(cut[0], next(found, cut[0])) if cut else what

@@ -43,6 +43,10 @@ class Snapshot:
         found = self.open(table)
         return self.store.require(table) if found is None else found
 
+    def opened(self) -> list[DeltaTable]:
+        """The tables that it has been asked for."""
+        return [table for table in self._tables.values() if table is not None]
+
     @cached_property
     def fold(self) -> Fold | None:
         """The newest fold, None before the first."""

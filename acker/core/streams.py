@@ -127,7 +127,7 @@ def held_back(snapshot: Snapshot, component: str, batch: int) -> pl.DataFrame:
     if "_held" not in rows.columns:
         return _NONE
     held = scan(rows.files, rows.columns).filter(pl.sql_expr(f"{rows.where} AND _kind = '{HELD}'"))
-    found = collect(held.select("_root_id", "_root_ids", pl.col("_held").struct.unnest()))
+    found = collect(held.select("_root_id", "_root_ids", pl.col("_held").struct.unnest()), snapshot.opened)
     fold = snapshot.fold
     if fold is None:
         return found
@@ -145,4 +145,4 @@ def untracked(snapshot: Snapshot, name: str, after: int, upto: int) -> dict[int,
     rows = Rows.of(snapshot, name, range(after + 1, upto + 1))
     mine = f"{rows.where} AND {is_tuple(name, rows.columns)} AND _root_id IS NULL"
     found = scan(rows.files, rows.columns).filter(pl.sql_expr(mine)).group_by("_batch").len()
-    return dict(collect(found).rows())
+    return dict(collect(found, snapshot.opened).rows())

@@ -204,4 +204,5 @@ def _has_tuples(journal: Journal, name: str, batches: Mapping[str, list[int]], r
     if "_root_ids" in rows.columns:
         mine = mine | pl.col("_root_ids").list.contains(root)
     tuples = pl.sql_expr(f"{is_tuple(name, rows.columns)} AND {rows.where}")
-    return not collect(scan(rows.files, rows.columns).filter(tuples & mine).head(1)).is_empty()
+    found = scan(rows.files, rows.columns).filter(tuples & mine).head(1)
+    return not collect(found, journal.opened).is_empty()
