@@ -38,7 +38,7 @@ class FoldInput:
         live: pending and retrying rows of the newest fold (`ledger`).
         settled: settled rows of all folds; read only where a replay is to replace what was acked.
         events: rows of `events` that no fold has seen.
-        waiting: column `root_id`, the roots of tuples that a bolt has yet to take.
+        waiting: column `root_id`, the roots of tuples that a bolt has yet to take, each once.
         spouts: names of the spouts that the topology has now.
         delays: seconds to wait after the failure of attempt 1, 2, …, None where the message is given
             up; as long as the highest attempt among the live rows and the new inits.
@@ -87,7 +87,7 @@ def _decided(fold: FoldInput) -> pl.DataFrame:
     """One row per root that was emitted or lost, with its `state`, `superseded` and `rejected` (bool)."""
     roots = _balances(fold).join(_successors(fold), on=_MESSAGE, how="left")
     roots = roots.join(_reports(fold), on="root_id", how="left")
-    roots = roots.join(fold.waiting.unique().with_columns(waits=True), on="root_id", how="left")
+    roots = roots.join(fold.waiting.with_columns(waits=True), on="root_id", how="left")
     is_lost = pl.col("inits") == 0
     roots = roots.with_columns(
         superseded=(pl.col("successor") > pl.col("attempt")).fill_null(False), expired=_expired(fold)

@@ -71,11 +71,12 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
         StoreError: events or live rows could not be read, or the fold not be committed.
     """
     events = _new_events(request)
+    waiting = _waiting(request.snapshot, request.waiting).unique()
     fold = FoldInput(
         live=_live(request.snapshot),
         settled=settled_rows(request.previous),
         events=events.lazy(),
-        waiting=_waiting(request.snapshot, request.waiting),
+        waiting=collect(waiting, request.snapshot.opened).lazy(),
         spouts=request.spouts,
         delays=request.delays,
         turn=request.turn,
