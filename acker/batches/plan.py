@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from acker.batches.branches import meeting
 from acker.batches.run import Run
 from acker.components.base import Component
 from acker.core.delta import last_number
@@ -80,11 +81,11 @@ def plan_bolt(run: Run, journal: Journal, bolt: Component) -> Batch | None:
     before = journal.read(bolt.name, newest) if newest else None
     ends = dict.fromkeys(bolt.inputs, 0) | (before.spans.ends if before else {})
     rows = None if bolt.takes_all else run.topology.batch_rows
-    planned = {}
-    for upstream, end in ends.items():
-        # Of a stream that it no longer reads it keeps the span's end, should it read it again.
-        upto = last_that_fits(journal, upstream, bolt.name, end, rows) if upstream in bolt.inputs else end
-        planned[upstream] = Span(end, upto)
+    upto = {name: last_that_fits(journal, name, bolt.name, ends[name], rows) for name in bolt.inputs}
+    if bolt.takes_all:
+        upto = meeting(run.topology, journal, bolt.name, ends, upto)
+    # Of a stream that it no longer reads it keeps the span's end, should it read it again.
+    planned = {name: Span(end, upto.get(name, end)) for name, end in ends.items()}
     if not Spans(planned).taken_in:
         return None
     if bolt.holds_back:

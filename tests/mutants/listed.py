@@ -10,6 +10,7 @@ from dataclasses import dataclass
 JOB = "tests/unit/test_job.py::"
 JOURNAL = "tests/unit/test_journal.py::"
 BATCH = "tests/spark/test_batch.py::"
+BRANCHES = "tests/store/test_branches.py::"
 CHANGES = "tests/store/test_changes.py::"
 CYCLES = "tests/store/test_cycles.py::"
 HOLDS = "tests/spark/test_holds.py::"
@@ -437,6 +438,13 @@ MUTANTS = (
         "        return emitted + self._reports + held\n",
         "        return emitted + self._reports\n",
         (f"{RICH}test_a_tuple_that_is_held_back_is_joined_batches_later",),
+    ),
+    Mutant(
+        "a join takes of each branch all that there is",
+        "acker/batches/plan.py",
+        "    if bolt.takes_all:\n        upto = meeting(run.topology, journal, bolt.name, ends, upto)\n",
+        "",
+        (f"{BRANCHES}test_what_is_emitted_between_the_plans_of_two_branches_is_joined_once_both_have_it",),
     ),
     Mutant(
         "the log takes what is held back for consumed",

@@ -1,0 +1,88 @@
+"""How far a bolt of several inputs takes each of them, so that what came of one message arrives together.
+
+Branches are not planned at one moment: a spout's batch that comes in between, such as a replay, is in the
+batch of one branch and not yet in that of the other. A join that took both would find no partner for it, then
+or later, and the message would be acked all the same. So of each stream only those batches are taken whose
+messages have passed all branches.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from acker.core.schemas import component_of
+from acker.journal.journal import Journal
+from acker.topology.topology import Topology
+
+Reach = dict[str, int]  # spout -> number of one of its batches
+
+
+def meeting(
+    topology: Topology, journal: Journal, bolt: str, taken: Mapping[str, int], upto: Mapping[str, int]
+) -> dict[str, int]:
+    """Input stream -> the last of its batches that the bolt takes, so that branches of a message meet.
+
+    Args:
+        taken: up to where it has taken each in.
+        upto: up to where it could.
+    """
+    paths = _Paths(topology, journal)
+    found = dict(upto)
+    offered = {name: journal.numbers_for(name, bolt, taken[name], upto[name]) for name in upto}
+    while True:
+        passed = {name: paths.passed(name, bolt, end) for name, end in found.items()}
+        before = dict(found)
+        for name in found:
+            others = [reach for other, reach in passed.items() if other != name]
+            while found[name] > taken[name] and _is_ahead(paths.seen(name, found[name]), others):
+                found[name] = max((n for n in offered[name] if n < found[name]), default=taken[name])
+        if found == before:
+            return found
+
+
+def _is_ahead(seen: Reach, others: Sequence[Reach]) -> bool:
+    return any(number > reach.get(spout, number) for reach in others for spout, number in seen.items())
+
+
+class _Paths:
+    """What the streams of a topology hold of its spouts' batches."""
+
+    def __init__(self, topology: Topology, journal: Journal) -> None:
+        self._topology = topology
+        self._journal = journal
+        self._ends: dict[tuple[str, int], dict[str, int]] = {}
+
+    def seen(self, name: str, number: int) -> Reach:
+        """The newest batch of each spout of which something may be in a stream up to one of its batches."""
+        component = component_of(name)
+        inputs = self._topology.components[component].inputs
+        if not inputs:
+            return {component: number}
+        found: Reach = {}
+        for upstream in inputs:
+            for spout, newest in self.seen(upstream, self._end(component, number, upstream)).items():
+                found[spout] = max(newest, found.get(spout, newest))
+        return found
+
+    def passed(self, name: str, consumer: str, number: int) -> Reach:
+        """Up to which batch of each spout all is in a stream that a consumer has taken up to a batch."""
+        component = component_of(name)
+        # What is not meant for the consumer holds up nothing.
+        newest = self._journal.logged(component)
+        left = self._journal.numbers_for(name, consumer, number, newest)
+        whole = left[0] - 1 if left else newest
+        inputs = self._topology.components[component].inputs
+        if not inputs:
+            return {component: whole}
+        found: Reach = {}
+        for upstream in inputs:
+            end = self._end(component, whole, upstream)
+            for spout, last in self.passed(upstream, component, end).items():
+                found[spout] = min(last, found.get(spout, last))
+        return found
+
+    def _end(self, bolt: str, number: int, upstream: str) -> int:
+        """Up to which batch of a stream a bolt has taken in with one of its own."""
+        if not number:
+            return 0
+        if (bolt, number) not in self._ends:
+            self._ends[bolt, number] = self._journal.read(bolt, number).spans.ends
+        return self._ends[bolt, number].get(upstream, 0)
