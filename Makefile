@@ -22,8 +22,8 @@ test: setup ## Tests that hold every guarantee; with ARGS all that it names, for
 test-all: setup ## All tests but for the rare faults, as before a change goes in
 	@scripts/test.sh --extended
 
-test-faults: setup ## Every fault, of which the others try a part; ARGS goes to pytest
-	$(python) -m pytest tests/faults --extended --all-faults $(ARGS)
+test-faults: setup ## Every fault, of which the others try a part; with ARGS those that it names
+	$(if $(ARGS),$(python) -m pytest tests/faults --extended --all-faults $(ARGS),@scripts/test.sh --extended --all-faults)
 
 mutants: setup ## Deliberate bugs, each of which a test must catch; ARGS chooses some by words
 	$(python) -m tests.mutants $(ARGS)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings, positive_number
 from bench.command import exit_with
+from bench.cycle import measure_cycle
 from bench.fold import measure_fold, measure_history
 from bench.kafka import measure_kafka, measure_replay
 from bench.pairs import Measure
@@ -21,6 +22,7 @@ from bench.tax import measure_tax
 def main() -> int:
     """Run what the arguments name, or everything. Returns 0 where every ratio is within its bound."""
     measures: dict[str, Callable[[SparkSession, Path, int], Measure]] = {
+        "cycle": measure_cycle,
         "tax": measure_tax,
         "fold": measure_fold,
         "history": measure_history,

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests in parts side by side, since none keeps two cores busy. Options go to pytest:
+# Runs the tests in parts side by side, since none keeps two cores busy; with --all-faults those of every
+# fault. Options go to pytest:
 #
 #     scripts/test.sh --extended
 #
@@ -54,11 +55,16 @@ count() { # what has become of the tests of all parts together
 
 set -m # each part is a process group, and does not ignore SIGINT
 # So divided the parts end at about the same time.
-run faults tests/faults tests/dags "$@"
-run kafka tests/kafka "$@"
-run spark tests/spark tests/pipeline "$@"
-run others --ignore=tests/faults --ignore=tests/dags \
-    --ignore=tests/spark --ignore=tests/kafka --ignore=tests/pipeline "$@"
+if [[ " $* " == *" --all-faults "* ]]; then
+    run crashes tests/faults/test_crash_points.py "$@"
+    run others tests/faults --ignore=tests/faults/test_crash_points.py "$@"
+else
+    run faults tests/faults tests/dags "$@"
+    run kafka tests/kafka "$@"
+    run spark tests/spark tests/pipeline "$@"
+    run others --ignore=tests/faults --ignore=tests/dags \
+        --ignore=tests/spark --ignore=tests/kafka --ignore=tests/pipeline "$@"
+fi
 set +m
 
 failed=0

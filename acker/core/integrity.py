@@ -6,7 +6,7 @@ import polars as pl
 from deltalake import DeltaTable
 
 from acker.core.checksums import checksum_of_events, checksum_of_ledger
-from acker.core.delta import RECOVERY_HINT, Store, files_of, in_batches, last_number, path_of, query
+from acker.core.delta import RECOVERY_HINT, Store, files_of, last_number, path_of, query
 from acker.core.errors import StoreError
 from acker.core.events import Kind
 from acker.core.ledger import Fold
@@ -139,7 +139,12 @@ def check_missing(snapshot: Snapshot, component: str, batches: Sequence[int]) ->
     Raises:
         StoreError: with the first of them.
     """
-    for batch, (there, logged) in missing_rows(snapshot, component, in_batches(batches, "batch")).items():
+    if not batches:
+        return
+    among = f"batch BETWEEN {min(batches)} AND {max(batches)}"
+    found = missing_rows(snapshot, component, among)
+    for batch in sorted(found.keys() & set(batches)):
+        there, logged = found[batch]
         path = snapshot.store.path(stream(component))
         raise StoreError(
             f"{path} has {there} rows of batch {batch} instead of {logged}: it was restored or edited by "

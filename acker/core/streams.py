@@ -38,6 +38,7 @@ _STREAM: dict[str, pl.DataType] = {
     "_attempt": pl.Int32(),
     "_replaces": pl.Int64(),
 }
+_RANGE = ("min._batch", "max._batch")  # Delta's statistics of a file
 _EVERYWHERE = ("_root_id", "_batch", "_kind", "_error")
 
 
@@ -66,8 +67,30 @@ class Rows:
             return cls(pl.Schema({name: _STREAM[name] for name in _EVERYWHERE}), [], "false")
         found = _columns(component_of(name), table)
         columns = {name: kind for name, kind in _STREAM.items() if name in found}
-        where = in_batches(batches)
-        return cls(pl.Schema(columns), files_of(table, where), where)
+        files, are_whole = _files_with(table, batches)
+        return cls(pl.Schema(columns), files, "true" if are_whole else in_batches(batches))
+
+
+def _files_with(table: DeltaTable, batches: Sequence[int]) -> tuple[list[str], bool]:
+    """Files of a stream that can hold rows of some batches, and whether they hold no others.
+
+    A file that a write has made is of one batch. Of one that somebody has rewritten nobody knows.
+    """
+    actions = arrow_table(table.get_add_actions(flatten=True))
+    if not set(_RANGE) <= set(actions.column_names):
+        return files_of(table), False
+    files = pl.DataFrame(actions.select(["path", *_RANGE]))
+    low, high = (pl.col(name) for name in _RANGE)
+    mine = pl.Series(batches, dtype=pl.Int64).implode()
+    is_of_one = low == high
+    is_mine = (
+        pl.when(is_of_one).then(low.is_in(mine)).otherwise((low <= max(batches)) & (high >= min(batches)))
+    )
+    found = files.filter(is_mine.fill_null(True))
+    folder = path_of(table)
+    return [f"{folder}/{path}" for path in found["path"]], found.select(
+        is_of_one.fill_null(False).all()
+    ).item()
 
 
 def _columns(name: str, table: DeltaTable) -> set[str]:

@@ -1,0 +1,68 @@
+"""Which files of a stream are read for some of its batches."""
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, Schema
+
+from acker.core.commits import batch_folder, commit_batch
+from acker.core.delta import Store
+from acker.core.parquet import scan
+from acker.core.schemas import STREAM_PROPERTIES
+from acker.core.snapshot import Snapshot
+from acker.core.streams import Rows
+
+ROWS = pa.schema(
+    [("_batch", pa.int64()), ("_root_id", pa.int64()), ("_kind", pa.string()), ("_error", pa.string())]
+)
+
+
+@pytest.fixture
+def store(tmp_path):
+    found = Store(str(tmp_path / "50% of [a] store"), "s")
+    found.create()
+    return found
+
+
+def write(store, batch, *roots):
+    """A batch of the stream `numbers`, committed as one that Spark has written."""
+    path, folder = store.path("streams/numbers"), batch_folder(batch)
+    rows = [{"_batch": batch, "_root_id": root} for root in roots]
+    Path(path, folder).mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, ROWS), f"{path}/{folder}/part-{batch}.parquet")
+    commit_batch(path, folder, Schema.from_arrow(ROWS), "numbers", batch)
+
+
+def roots(store, batches):
+    rows = Rows.of(Snapshot(store), "numbers", batches)
+    found = scan(rows.files, rows.columns).filter(pl.sql_expr(rows.where)).collect()
+    return len(rows.files), rows.where, sorted(found["_root_id"])
+
+
+def test_the_files_are_those_of_the_batches_and_need_no_condition(store):
+    for batch in range(1, 5):
+        write(store, batch, batch * 10)
+    write(store, 5)
+    assert roots(store, [1, 3, 5]) == (2, "true", [10, 30])
+    assert roots(store, [5]) == (0, "true", [])
+    assert roots(store, []) == (0, "false", [])
+
+
+def test_of_files_that_were_rewritten_the_rows_are_looked_at(store):
+    for batch in range(1, 4):
+        write(store, batch, batch * 10)
+    store.require("streams/numbers").optimize.compact()
+    write(store, 4, 40)
+    assert roots(store, [1, 3, 4])[2] == [10, 30, 40]
+    assert roots(store, [4]) == (1, "true", [40])
+
+
+def test_thousands_of_batches_that_do_not_follow_each_other_are_no_text_of_a_query(store):
+    path = store.path("streams/numbers")
+    DeltaTable.create(path, ROWS, configuration=STREAM_PROPERTIES)
+    write(store, 1, 10)
+    batches = list(range(1, 20_000, 2))
+    assert roots(store, batches) == (1, "true", [10])
