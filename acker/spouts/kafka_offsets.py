@@ -1,17 +1,21 @@
 """What runs inside Spark's Python workers: records of Kafka at given offsets, wherever these lie.
 
 Spark's own source reads one span of each partition in a scan. Here a consumer goes from one offset to the
-next, in all its partitions at once, since it takes longest to wait for a broker. The module is pickled by
-value, so a worker needs PyArrow and confluent-kafka and not this project.
+next, in all its partitions at once, and several do so side by side, since it takes longest to wait for a
+broker. The module is pickled by value, so a worker needs PyArrow and confluent-kafka and not this project.
 """
 
+import contextlib
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from operator import itemgetter
+from queue import Full, Queue
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +25,14 @@ COLUMNS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "headers array<struct<key:string,value:binary>>, missing string"
 )
-NEAR = 200  # offsets: to read so many records takes about as long as to ask for a further one
+NEAR = 100  # offsets: to read so many records takes about as long as to ask for a further one
 HOLE = "compacted away, of a transaction that was aborted, or without a value"
 
 _ANSWER_SECONDS = 30.0
+_LOOK_SECONDS = 0.1
+_CONSUMERS = 4  # of a task
 _FETCHED_BYTES = 100_000  # at once; more where a record is larger
-_ROWS = 100  # that are taken and handed on at once
+_ROWS = 50  # that are handed on at once; each consumer holds so many
 _SCHEMA = pa.schema(
     {
         "key": pa.binary(),
@@ -80,19 +86,21 @@ class OffsetReader:
     headers: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows for each batch of places; it is fastest where a batch has offsets of many partitions."""
-        consumer = self._consumer()
+        """The rows for each batch of places; it is fastest where each stretch is of many partitions."""
+        consumers = [self._consumer() for _ in range(_CONSUMERS)]
         try:
             for batch in batches:
-                rows = self._rows(
-                    consumer, zip(*(column.to_pylist() for column in batch.columns), strict=True)
-                )
-                while some := list(islice(rows, _ROWS)):
+                places = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+                length = max(1, -(-len(places) // _CONSUMERS))
+                parts = [places[first : first + length] for first in range(0, len(places), length)]
+                readers = [self._rows(*each) for each in zip(consumers, parts, strict=False)]
+                for some in _side_by_side(readers):
                     columns = zip(*some, strict=True)
                     arrays = [pa.array(each, kind) for each, kind in zip(columns, _SCHEMA.types, strict=True)]
                     yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
         finally:
-            consumer.close()
+            for consumer in consumers:
+                consumer.close()
 
     def _consumer(self) -> Any:
         from confluent_kafka import Consumer  # what it is made of cannot be pickled
@@ -113,7 +121,7 @@ class OffsetReader:
             }
         )
 
-    def _rows(self, consumer: Any, places: Iterator[tuple[str, int, int, int]]) -> Iterator[_Row]:
+    def _rows(self, consumer: Any, places: Sequence[tuple[str, int, int, int]]) -> Iterator[_Row]:
         walks: dict[_Place, _Walk] = {}
         for place, group in groupby(sorted(places), itemgetter(0, 1)):
             held = []
@@ -144,11 +152,10 @@ class OffsetReader:
         consumer.assign([TopicPartition(*place, first) for place, first in under_way.items()])
         deadline = time.monotonic() + _ANSWER_SECONDS
         while under_way:
-            for record in _arrived(consumer):
-                # What is of no partition is about the group, or about a broker that may come back.
-                place = (record.topic(), record.partition())
-                if place not in under_way:
-                    continue
+            record = consumer.poll(_ANSWER_SECONDS)
+            # What is of no partition is about the group, or about a broker that may come back.
+            place = None if record is None else (record.topic(), record.partition())
+            if place in under_way:
                 yield place, record
                 deadline = time.monotonic() + _ANSWER_SECONDS
                 walk = walks[place]
@@ -158,7 +165,7 @@ class OffsetReader:
                 elif walk.first != under_way[place]:
                     under_way[place] = walk.first
                     consumer.seek(TopicPartition(*place, walk.first))
-            if time.monotonic() > deadline:
+            elif time.monotonic() > deadline:
                 first = min(under_way)
                 said = f"no record {walks[first].first} came within {_ANSWER_SECONDS:.0f} s."
                 raise TimeoutError(self._said(first, said))
@@ -194,10 +201,43 @@ class OffsetReader:
         return record.key(), record.value(), *place, offset, record.timestamp()[1] * 1_000, headers, None
 
 
-def _arrived(consumer: Any) -> list[Any]:
-    """What has come since, which is waited for. Some may lie before where its partition is read on from."""
-    first = consumer.poll(_ANSWER_SECONDS)
-    return [] if first is None else [first, *consumer.consume(_ROWS, 0)]
+def _side_by_side(readers: Sequence[Iterator[_Row]]) -> Iterator[list[_Row]]:
+    """The rows of some readers, each of which goes on in a thread of its own while its rows are taken.
+
+    Raises:
+        Exception: what a reader raises.
+    """
+    found: Queue[list[_Row] | Exception | None] = Queue(1)
+    is_over = Event()
+
+    def hand_over(what: list[_Row] | Exception | None) -> None:
+        while not is_over.is_set():
+            with contextlib.suppress(Full):
+                return found.put(what, timeout=_LOOK_SECONDS)
+
+    def read(reader: Iterator[_Row]) -> None:
+        try:
+            while not is_over.is_set() and (some := list(islice(reader, _ROWS))):
+                hand_over(some)
+            hand_over(None)
+        except Exception as error:
+            hand_over(error)
+
+    with ThreadPoolExecutor(max(1, len(readers))) as pool:
+        try:
+            for reader in readers:
+                pool.submit(read, reader)
+            left = len(readers)
+            while left:
+                some = found.get()
+                if isinstance(some, Exception):
+                    raise some
+                if some is None:
+                    left -= 1
+                else:
+                    yield some
+        finally:
+            is_over.set()  # else a reader would wait for room
 
 
 def _missing(place: _Place, offset: int, reason: str) -> _Row:
