@@ -64,7 +64,12 @@ def files_of(table: DeltaTable, where: str | None = None) -> list[str]:
     if root.scheme != "file":
         return uris
     # `deltalake` encodes the folder, as in a URI, and leaves what follows as it is on the disk.
-    return [f"{path_of(table)}/{uri.removeprefix('file://').removeprefix(root.path)}" for uri in uris]
+    below = [uri.removeprefix("file://").removeprefix(root.path) for uri in uris]
+    # Of a shallow clone that is the URI of another table's file.
+    return [
+        unquote(urlsplit(each).path) if each.startswith("file:") else f"{path_of(table)}/{each}"
+        for each in below
+    ]
 
 
 def said(error: Exception) -> str:

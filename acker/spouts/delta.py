@@ -231,7 +231,7 @@ def _between(after: int | None, upto: int) -> str:
 
 
 def _is_plain(table: DeltaTable) -> bool:
-    """Whether a table's files, which lie below it, hold its columns and rows as they are."""
+    """Whether a table's files hold its columns and rows as they are."""
     protocol = table.protocol()
     if protocol.min_reader_version > 1 and set(protocol.reader_features or ()) != {"timestampNtz"}:
         return False

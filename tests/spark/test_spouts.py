@@ -121,6 +121,39 @@ def test_rows_of_a_table_with_a_key_are_read_in_its_order(place, spark):
     assert messages(spout.read_positions(spark, positions(("0", 20), ("0", 30)), after())) == [("0", 30)]
 
 
+KINDS = {  # of a table with a key -> how it is made of another, and changed
+    "shallow clone": ("SHALLOW CLONE {other}", None),
+    "partitioned": ("USING delta PARTITIONED BY (part) AS SELECT * FROM {other}", None),
+    "deletion vectors": (
+        "USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') AS SELECT * FROM {other}",
+        "DELETE FROM {table} WHERE id = 9",
+    ),
+    "column mapping": (
+        "USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name') AS SELECT id, part p FROM {other}",
+        "ALTER TABLE {table} RENAME COLUMN p TO part",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", [pytest.param(each, marks=pytest.mark.extended) for each in KINDS])
+def test_a_table_of_any_kind_with_a_key_is_planned_and_read(kind, place, spark):
+    other = place.add("other", id=[1, 2, 9], part=["a", "b", "c"])
+    path = place.path("[x] table")
+    made, change = KINDS[kind]
+    source = f"delta.`{other}`"
+    spark.sql(f"CREATE TABLE delta.`{path}` {made.format(other=source)}")
+    if change:
+        spark.sql(change.format(table=f"delta.`{path}`"))
+    left = [("0", 1, "a"), ("0", 2, "b"), ("0", 9, "c")][: 2 if kind == "deletion vectors" else 3]
+    spout = DeltaSpout(path, key="id")
+    planned = spout.next_range(spark, after(), limit=2)
+    assert (planned["upto"], planned["end"]) == (2, left[-1][1])
+    assert messages(spout.read_range(spark, planned), "part") == left[:2]
+    assert messages(spout.read_positions(spark, positions(("0", 1), ("0", 9)), after(planned)), "part") == [
+        each for each in left if each[1] != 2
+    ]
+
+
 def test_a_new_spout_of_a_table_begins_with_the_rows_of_its_start_version(place, spark):
     path = place.add("begun", id=[1, 2])
     spouts = [DeltaSpout(path, key="id", start_version=version) for version in (1, 2)]
