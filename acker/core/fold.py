@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from acker.core.events import FAILURES, LIVE, Kind, State
+from acker.core.links import connected
 from acker.core.parquet import collect, columns_of
 from acker.core.schemas import LEDGER
 from acker.core.timeouts import Timeouts, Turn
@@ -245,26 +246,6 @@ def _settled_together(decided: pl.DataFrame, links: pl.DataFrame) -> pl.DataFram
     )
     alone = decided.join(together, on="root_id", how="anti")
     return pl.concat([alone, together.select(decided.columns)])
-
-
-def connected(links: pl.DataFrame) -> pl.DataFrame:
-    """Every root of some links, and as `joined` the smallest that it is linked to over any number of them.
-
-    Args:
-        links: pairs of roots, columns `root_id` and `joined`.
-    """
-    pairs = pl.concat([links, links.select(root_id="joined", joined="root_id")]).rename({"joined": "other"})
-    before, found = None, _smallest(pairs.select("root_id", joined=pl.min_horizontal("root_id", "other")))
-    while before is None or not found.equals(before):
-        before, label = found, found.rename({"root_id": "other"})
-        near = pairs.join(label, on="other").select("root_id", "joined")
-        far = found.join(label.rename({"other": "joined", "joined": "far"}), on="joined")
-        found = _smallest(pl.concat([found, near, far.select("root_id", joined="far")]))
-    return found
-
-
-def _smallest(labels: pl.DataFrame) -> pl.DataFrame:
-    return labels.group_by("root_id").agg(pl.col("joined").min()).sort("root_id")
 
 
 def _balances(fold: FoldInput) -> pl.LazyFrame:

@@ -43,7 +43,6 @@ HOW = "to record the points: make test-faults ARGS='-k points_that_are_recorded 
 
 # Calls that only look like effects, and effects that are no part of a run.
 EXEMPT = {
-    "acker/core/fold.py:connected:rename": "columns of a frame",
     "pipeline/demo/": "the demonstration, which kills processes itself",
     "pipeline/orders.py:priced:csv": "reads",
     "pipeline/orders_feed.py": "writes the input of an example",
