@@ -14,7 +14,7 @@ from acker.core.fold import FoldInput, ledger_rows
 from acker.core.integrity import broken_fold, check_batches
 from acker.core.ledger import APP, Fold, live_rows, read_fold, settled_rows, unfolded
 from acker.core.parquet import collect, columns_of, scan
-from acker.core.schemas import EVENTS, LEDGER, SCHEMAS, is_tuple
+from acker.core.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.core.snapshot import Snapshot
 from acker.core.streams import Rows, by_each_root
 from acker.core.timeouts import Timeouts, Turn
@@ -135,9 +135,7 @@ def _waiting(snapshot: Snapshot, waiting: Mapping[str, Sequence[int]]) -> pl.Laz
     """Roots (`root_id`) of the tuples of some batches of some streams."""
     parts = [pl.LazyFrame(schema={"_root_id": pl.Int64})]
     for name, batches in waiting.items():
-        rows = Rows.of(snapshot, name, batches)
-        mine = pl.sql_expr(f"{is_tuple(name, rows.columns)} AND {rows.where}")
-        parts.append(by_each_root(scan(rows.files, rows.columns).filter(mine)).select("_root_id"))
+        parts.append(by_each_root(Rows.of(snapshot, name, batches).tuples(name)).select("_root_id"))
     return pl.concat(parts).select(pl.col("_root_id").alias("root_id")).drop_nulls()
 
 

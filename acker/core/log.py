@@ -190,7 +190,7 @@ def _rows(
         ids, number = _on_edges(component_of(emitter), edges, file_name(file), "_stream" in rows.columns)
         frame = scan([file], rows.columns, row="_row").with_columns(id=ids, edges=number.cast(_EDGES))
         parts.append(frame.drop("_row"))
-    return pl.concat(parts).filter(pl.sql_expr(rows.where))
+    return rows.only(pl.concat(parts))
 
 
 def _on_edges(emitter: str, edges: Sequence[str], file: str, several: bool) -> tuple[pl.Expr, pl.Expr]:

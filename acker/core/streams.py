@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.delta import RECOVERY_HINT, arrow_table, files_of, in_batches, path_of, query
+from acker.core.delta import RECOVERY_HINT, arrow_table, files_of, path_of, query
 from acker.core.errors import StoreError
 from acker.core.events import State
 from acker.core.ledger import live_rows
@@ -49,12 +49,12 @@ class Rows:
     Args:
         columns: those of the stream's table that are not the user's.
         files: paths of the files that can hold such rows.
-        where: the rows that are meant, in SQL.
+        batches: those whose rows are meant; None where the files hold no others.
     """
 
     columns: pl.Schema
     files: list[str]
-    where: str
+    batches: pl.Series | None = None
 
     @classmethod
     def of(cls, snapshot: Snapshot, name: str, batches: Sequence[int]) -> "Rows":
@@ -64,11 +64,23 @@ class Rows:
         """
         table = snapshot.open(stream(name)) if batches else None
         if table is None:
-            return cls(pl.Schema({name: _STREAM[name] for name in _EVERYWHERE}), [], "false")
+            return cls(pl.Schema({name: _STREAM[name] for name in _EVERYWHERE}), [])
         found = _columns(component_of(name), table)
         columns = {name: kind for name, kind in _STREAM.items() if name in found}
         files, are_whole = _files_with(table, batches)
-        return cls(pl.Schema(columns), files, "true" if are_whole else in_batches(batches))
+        return cls(pl.Schema(columns), files, None if are_whole else pl.Series("_batch", batches, pl.Int64))
+
+    def tuples(self, name: str) -> pl.LazyFrame:
+        """The tuples of a stream among the rows."""
+        return self.scan().filter(pl.sql_expr(is_tuple(name, self.columns)))
+
+    def scan(self) -> pl.LazyFrame:
+        """The rows that are meant."""
+        return self.only(scan(self.files, self.columns))
+
+    def only(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """Of rows of the files those that are meant."""
+        return rows if self.batches is None else rows.filter(pl.col("_batch").is_in(self.batches.implode()))
 
 
 def _files_with(table: DeltaTable, batches: Sequence[int]) -> tuple[list[str], bool]:
@@ -149,7 +161,7 @@ def held_back(snapshot: Snapshot, component: str, batch: int) -> pl.DataFrame:
     rows = Rows.of(snapshot, component, [batch] if batch else [])
     if "_held" not in rows.columns:
         return _NONE
-    held = scan(rows.files, rows.columns).filter(pl.sql_expr(f"{rows.where} AND _kind = '{HELD}'"))
+    held = rows.scan().filter(pl.col("_kind") == HELD)
     found = collect(held.select("_root_id", "_root_ids", pl.col("_held").struct.unnest()), snapshot.opened)
     fold = snapshot.fold
     if fold is None:
@@ -165,7 +177,6 @@ def held_back(snapshot: Snapshot, component: str, batch: int) -> pl.DataFrame:
 
 def untracked(snapshot: Snapshot, name: str, after: int, upto: int) -> dict[int, int]:
     """Batch in (after, upto] of a stream -> how many untracked tuples it has, if any."""
-    rows = Rows.of(snapshot, name, range(after + 1, upto + 1))
-    mine = f"{rows.where} AND {is_tuple(name, rows.columns)} AND _root_id IS NULL"
-    found = scan(rows.files, rows.columns).filter(pl.sql_expr(mine)).group_by("_batch").len()
+    tuples = Rows.of(snapshot, name, range(after + 1, upto + 1)).tuples(name)
+    found = tuples.filter(pl.col("_root_id").is_null()).group_by("_batch").len()
     return dict(collect(found, snapshot.opened).rows())

@@ -1,19 +1,19 @@
 """One message's whole story, read from Delta without Spark."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import polars as pl
 
-from acker.core.delta import Store, query
+from acker.core.delta import Store, files_of, query
 from acker.core.errors import UnknownMessage
 from acker.core.events import Kind, State
 from acker.core.ledger import NOW
-from acker.core.messages import MessageId, message_name
-from acker.core.parquet import collect, scan
-from acker.core.schemas import EVENTS, LEDGER, component_of, is_tuple
+from acker.core.messages import MessageId
+from acker.core.parquet import collect, columns_of, scan
+from acker.core.schemas import EVENTS, LEDGER, component_of
 from acker.core.streams import Rows, held_back
 from acker.core.trims import newest_trim
 from acker.journal.downstream import downstream_batches
@@ -22,6 +22,7 @@ from acker.targets.base import Publisher
 from acker.topology.topology import Topology
 
 _NAMED = 3  # partners of a join that are named
+_MESSAGE = ("spout", "source_partition", "source_offset")
 _RANK = {"dead_letter": 1, "retrying": 1, "published": 2}  # after what led to them in the same fold
 
 
@@ -97,13 +98,11 @@ def _reports(journal: Journal, attempts: dict[int, int]) -> list[Entry]:
         return []
     roots = ", ".join(str(root) for root in attempts)
     rows = query(
-        f"SELECT * FROM events WHERE root_id IN ({roots}) OR joined IN ({roots}) "
+        f"SELECT * FROM events WHERE root_id IN ({roots}) AND kind <> 'join' "
         "ORDER BY logged_at, kind <> 'init', component, batch, root_id",
         events=journal.require(EVENTS),
     )
-    joins = [row for row in rows if row["kind"] == Kind.JOIN and row["joined"] is not None]
-    others = [row for row in rows if row["kind"] != Kind.JOIN and row["root_id"] in attempts]
-    return [_event_entry(row, attempts[row["root_id"]]) for row in others] + _joins(journal, joins, attempts)
+    return [_event_entry(row, attempts[row["root_id"]]) for row in rows] + _joins(journal, attempts)
 
 
 def _event_entry(row: dict[str, Any], attempt: int) -> Entry:
@@ -119,36 +118,45 @@ def _event_entry(row: dict[str, Any], attempt: int) -> Entry:
     return Entry(row["logged_at"], attempt, what, row["component"], row["batch"], row["reason"] or counts)
 
 
-def _joins(journal: Journal, rows: list[dict[str, Any]], attempts: dict[int, int]) -> list[Entry]:
-    """An entry for each batch that emitted tuples of one of the roots and of others."""
-    together: dict[tuple[Any, ...], list[int]] = {}
-    for row in rows:
-        for mine, other in ((row["root_id"], row["joined"]), (row["joined"], row["root_id"])):
-            if mine in attempts:
-                batch = (row["logged_at"], attempts[mine], "joined by", row["component"], row["batch"])
-                together.setdefault(batch, []).append(other)
-    if not together:
+def _joins(journal: Journal, attempts: dict[int, int]) -> list[Entry]:
+    """An entry for each batch that emitted tuples of one of the roots and of others, however many.
+
+    Args:
+        attempts: see `_reports`.
+    """
+    mine = pl.LazyFrame(list(attempts.items()), {"root": pl.Int64, "attempt": pl.Int32}, orient="row")
+    events, ledger = (scan(files_of(journal.require(table)), columns_of(table)) for table in (EVENTS, LEDGER))
+    joins = events.filter(pl.col("kind") == Kind.JOIN).drop("attempt")
+    batch = ["logged_at", "attempt", "component", "batch"]
+    ends = [
+        joins.join(mine, left_on=end, right_on="root").select(*batch, root_id=other)
+        for end, other in (("root_id", "joined"), ("joined", "root_id"))
+    ]
+    partners = collect(pl.concat(ends), journal.opened)
+    if partners.is_empty():
         return []
-    names = _messages(journal, {root for roots in together.values() for root in roots})
-    entries = []
-    for batch, roots in together.items():
-        listed = sorted(names.get(root, f"root {root}") for root in roots)
-        more = f" and {len(listed) - _NAMED:,} more" if len(listed) > _NAMED else ""
-        entries.append(Entry(*batch, f"with {', '.join(listed[:_NAMED])}{more}"))
-    return entries
-
-
-def _messages(journal: Journal, roots: Collection[int]) -> dict[int, str]:
-    """Root -> its message, as commands write it."""
-    where = f"root_id IN ({', '.join(str(root) for root in roots)})"
-    columns = "root_id, spout, source_partition, source_offset"
-    rows = query(
-        f"SELECT {columns} FROM ledger WHERE {where} "
-        f"UNION SELECT {columns} FROM events WHERE kind = 'init' AND {where}",
-        ledger=journal.require(LEDGER),
-        events=journal.require(EVENTS),
+    named = pl.concat(
+        [
+            rows.join(partners.lazy(), on="root_id", how="semi").select("root_id", *_MESSAGE)
+            for rows in (ledger, events.filter(pl.col("kind") == Kind.INIT))
+        ]
+    ).unique("root_id")
+    name = pl.coalesce(pl.format("{}:{}:{}", *_MESSAGE), pl.format("root {}", "root_id"))
+    told = partners.lazy().join(named, on="root_id", how="left").with_columns(name=name)
+    found = told.group_by(batch).agg(
+        pl.col("name").sort().head(_NAMED), more=pl.len().cast(pl.Int64) - _NAMED
     )
-    return {row["root_id"]: message_name(row) for row in rows}
+    return [
+        Entry(
+            row["logged_at"],
+            row["attempt"],
+            "joined by",
+            row["component"],
+            row["batch"],
+            f"with {', '.join(row['name'])}" + (f" and {row['more']:,} more" if row["more"] > 0 else ""),
+        )
+        for row in collect(found, journal.opened).rows(named=True)
+    ]
 
 
 def _ledger_entry(row: dict[str, Any]) -> Entry:
@@ -203,6 +211,5 @@ def _has_tuples(journal: Journal, name: str, batches: Mapping[str, list[int]], r
     mine = pl.col("_root_id") == root
     if "_root_ids" in rows.columns:
         mine = mine | pl.col("_root_ids").list.contains(root)
-    tuples = pl.sql_expr(f"{is_tuple(name, rows.columns)} AND {rows.where}")
-    found = scan(rows.files, rows.columns).filter(tuples & mine).head(1)
+    found = rows.tuples(name).filter(mine).head(1)
     return not collect(found, journal.opened).is_empty()

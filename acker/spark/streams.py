@@ -39,7 +39,11 @@ _NOT_IN_A_NAME = frozenset(" ,;{}()\n\t=")
 def rows(spark: SparkSession, snapshot: Snapshot, component: str, batches: Sequence[int]) -> DataFrame:
     """Rows of some batches of a component's streams, where there are any with Spark's `_metadata`."""
     found = Rows.of(snapshot, component, batches)
-    return read_files(spark, snapshot.require(stream(component)), found.files).where(found.where)
+    frame = read_files(spark, snapshot.require(stream(component)), found.files)
+    if found.batches is None:
+        return frame
+    mine = spark.createDataFrame(found.batches.to_frame().to_arrow())
+    return frame.join(F.broadcast(mine), frame["_batch"] == mine["_batch"], "leftsemi")
 
 
 def tuples(spark: SparkSession, snapshot: Snapshot, name: str, batches: Sequence[int]) -> DataFrame:
