@@ -26,7 +26,7 @@ from acker.airflow import tasks
 from acker.batches.progress import Step
 from acker.batches.run import Run
 from acker.core.delta import Store, query
-from acker.core.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, SCHEMAS, TRIMS, stream
+from acker.core.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, REPLAYS, SCHEMAS, TRIMS, stream
 from acker.reports.audit import audit_report
 from acker.runtime import server
 from acker.runtime.registry import load_topology
@@ -45,7 +45,7 @@ OUTAGE_EVERY = 5
 CUT_SHORT_EVERY = 7
 REPLAY_EVERY = 6  # dead letters, by hand
 OFTEN = {"delta.checkpointInterval": "10"}
-HISTORY = (BATCHES, LEDGER, REPLAY_REQUESTS, TRIMS)  # of which nothing deletes rows
+HISTORY = (BATCHES, LEDGER, REPLAYS, REPLAY_REQUESTS, TRIMS)  # of which nothing deletes rows
 GROW = [f"{size} of {name}" for name in HISTORY for size in ("rows", "MB")]
 SAID = ("files of events", "server MB", "heap MB", "Python processes", "seconds of a cycle")
 AT_MOST = 1.15  # last third ÷ middle third

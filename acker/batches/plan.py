@@ -1,6 +1,6 @@
 """The plan of a batch: its input is fixed in the journal before anything is computed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -28,12 +28,16 @@ def plan(run: Run, journal: Journal, component: str, kind: BatchKind, planned: P
 
 
 def plan_all(
-    run: Run, journal: Journal, kind: BatchKind, planned: Mapping[str, PlanInput]
+    run: Run, journal: Journal, kind: BatchKind, planned: Mapping[str, Sequence[PlanInput]]
 ) -> list[Batch] | None:
-    """Append the next batch of each of some components, in one commit; None if another run took a number."""
+    """Append the next batches of some components, in one commit; None if another run took a number."""
     for name in planned:
         _check_known(journal, name)
-    batches = [_batch(run, journal, name, kind, each) for name, each in planned.items()]
+    batches = [
+        _batch(run, journal, name, kind, each, place)
+        for name, inputs in planned.items()
+        for place, each in enumerate(inputs, 1)
+    ]
     if not journal.append_all(batches):
         return None
     for batch in batches:
@@ -41,10 +45,17 @@ def plan_all(
     return batches
 
 
-def _batch(run: Run, journal: Journal, component: str, kind: BatchKind, planned: PlanInput) -> Batch:
+def _batch(
+    run: Run, journal: Journal, component: str, kind: BatchKind, planned: PlanInput, place: int = 1
+) -> Batch:
+    """A batch to be planned.
+
+    Args:
+        place: among those of the component that are planned together, from 1.
+    """
     return Batch(
         component=component,
-        number=journal.planned(component) + 1,
+        number=journal.planned(component) + place,
         kind=kind,
         input=planned,
         edges=run.topology.edges(component),

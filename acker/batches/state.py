@@ -59,7 +59,7 @@ def _check_rows(journal: Journal, batch: Batch) -> None:
     Else the batch would be logged as one that emits nothing. The table's history has the number.
     """
     table = journal.require(stream(batch.component))
-    if journal.planned(batch.component) != batch.number:
+    if journal.written(batch.component) != batch.number:
         return
     written = rows_of_newest_write(table, _LOOKED_AT)
     there = rows_by_batch(journal, batch.component).get(batch.number, 0)

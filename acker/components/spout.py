@@ -14,8 +14,9 @@ from acker.core.ledger import settled_rows
 from acker.core.parquet import collect
 from acker.core.quoting import sql_name
 from acker.core.trims import newest_trim
-from acker.journal.inputs import Replay, SourceRange
+from acker.journal.inputs import SourceRange
 from acker.journal.journal import Journal
+from acker.journal.replays import messages_of, positions_of
 from acker.spark.columns import root_id
 from acker.spark.streams import user_columns
 from acker.spouts import History, Range, Spout
@@ -57,11 +58,9 @@ class SpoutComponent(Component):
         columns = user_columns(found)
         check_columns("Spout", self.name, columns)
         kind, error = _reported(found)
-        late = _late(work) if isinstance(planned, Replay) else []
-        if late:
-            is_late = F.col("_replaces").isin(late)
-            kind = F.when(is_late, Kind.FAIL.value).otherwise(kind)
-            error = F.when(is_late, LATE).otherwise(error)
+        if "_late" in found.columns:
+            kind = F.when(F.col("_late"), Kind.FAIL.value).otherwise(kind)
+            error = F.when(F.col("_late"), LATE).otherwise(error)
         root = root_id(work.topology, self.name, work.batch.number, F.col("_attempt"))
         if isinstance(planned, SourceRange) and self.reliable is not True:
             root = F.when(self._is_tracked(kind), root)
@@ -90,15 +89,10 @@ class SpoutComponent(Component):
 
     def _replayed(self, work: Work) -> DataFrame:
         """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
-        wanted = work.batch.replay.table()
-        positions = wanted.select(["source_partition", "source_offset"])
-        read = self.source.read_positions(work.spark, positions, history(work.journal, self.name))
-        asked = work.spark.createDataFrame(wanted).select(
-            F.col("source_partition").alias("_source_partition"),
-            F.col("source_offset").alias("_source_offset"),
-            F.col("attempt").cast("int").alias("_attempt"),
-            F.col("replaces").alias("_replaces"),
-        )
+        wanted = messages_of(work.journal.store, work.batch)
+        read = self.source.read_positions(work.spark, positions_of(wanted), history(work.journal, self.name))
+        named = _with_late(work, wanted).rename("_{}".format)
+        asked = work.spark.createDataFrame(named.to_arrow())
         found = read.withColumn("_found", F.lit(True))
         joined = F.broadcast(asked).join(found, ["_source_partition", "_source_offset"], "left")
         gone = F.col("_found").isNull()
@@ -131,17 +125,21 @@ def _reported(read: DataFrame) -> tuple[Column, Column]:
     return kind, error
 
 
-def _late(work: Work) -> list[int]:
-    """Acked roots to be replaced whose tuples may be gone, so that no published table can take them back.
+def _with_late(work: Work, messages: pl.DataFrame) -> pl.DataFrame:
+    """Messages of a replay, and if there are any `late` ones such a column, which tells them.
 
+    Their tuples of the acked attempt may be gone, so that no published table can take back what these added.
     A replay of such is rejected, but a trimming may begin between the choice and the plan. Here the plan
     stands. Either the trimming, which looks for plans before it deletes, sees it, or this look sees the
     trimming.
     """
     trim = newest_trim(work.journal.store)
-    replaced = work.batch.replay.replaced()
-    if not trim.number or not replaced or not work.takes_back:
-        return []
-    rows = settled_rows(work.journal.fold).filter(pl.col("root_id").is_in(replaced))
-    found = collect(rows.filter(pl.col("state") == State.ACKED).select("root_id", "spout", "batch")).rows()
-    return [root for root, spout, number in found if number <= trim.upto.get(spout, 0)]
+    if not trim.number or not work.batch.replay.replaces or not work.takes_back:
+        return messages
+    replaced = messages.lazy().select(root_id="replaces").drop_nulls()
+    acked = settled_rows(work.journal.fold).filter(pl.col("state") == State.ACKED)
+    gone = pl.col("batch") <= pl.col("spout").replace_strict(trim.upto, default=0, return_dtype=pl.Int64)
+    late = collect(acked.join(replaced, on="root_id", how="semi").filter(gone).select("root_id"))
+    if late.is_empty():
+        return messages
+    return messages.with_columns(late=pl.col("replaces").is_in(late["root_id"].implode()).fill_null(False))

@@ -6,6 +6,7 @@ something was committed once. The checksum says whether all of it is still there
 
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 from functools import reduce
 from operator import add
 
@@ -16,17 +17,23 @@ from acker.core.ids import hash64
 
 # What is decided by. Who is told of it (the message's name, the reason, times) is not in it.
 _OF_EVENTS = ("root_id", "ack_val", "emitted", "consumed", "source_offset", "attempt", "replaces", "joined")
+_OF_REPLAYS = ("source_offset", "attempt", "replaces")
 _OF_LEDGER = ("root_id", "ack_val", "outstanding", "source_offset", "attempt", "batch", "replaces", "joined")
 
 
 def checksum_of_events() -> pl.Expr:
     """The checksum of some events, an aggregate; 0 of none. Their order does not matter."""
-    return _checksum("kind", [kind.value for kind in Kind], _OF_EVENTS)
+    return _checksum(_OF_EVENTS, kind=Kind)
 
 
 def checksum_of_ledger() -> pl.Expr:
     """The checksum of some rows of the ledger, as `checksum_of_events`."""
-    return _checksum("state", [state.value for state in State], _OF_LEDGER)
+    return _checksum(_OF_LEDGER, state=State)
+
+
+def checksum_of_replay() -> pl.Expr:
+    """The checksum of some rows of `replays`, as `checksum_of_events`."""
+    return _checksum(_OF_REPLAYS)
 
 
 def events_with_checksum(
@@ -44,13 +51,17 @@ def events_with_checksum(
     return pl.concat([row.with_columns(ack_val=seal), events])
 
 
-def _checksum(word: str, words: Sequence[str], numbers: Sequence[str]) -> pl.Expr:
+def _checksum(numbers: Sequence[str], **words: type[StrEnum]) -> pl.Expr:
     """XOR over the rows of a sum over the columns, each times an odd number of its own.
 
     A row that is there twice breaks it as one that is gone.
+
+    Args:
+        words: column -> the words that may stand there.
     """
-    spelled = pl.col(word).cast(pl.Enum(words), strict=False).to_physical() + 1
-    values = {word: spelled} | {name: pl.col(name) for name in numbers}
+    values = {name: pl.col(name) for name in numbers}
+    for name, known in words.items():
+        values[name] = pl.col(name).cast(pl.Enum(known), strict=False).to_physical() + 1
     parts = [
         value.fill_null(0).cast(pl.Int64).reinterpret(signed=False)
         * pl.lit(hash64(name) % 2**64 | 1, pl.UInt64)

@@ -157,15 +157,34 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return [None if tick is None else _EPOCH + timedelta(microseconds=tick) for tick in ticks]
 
 
+def append_new(table: DeltaTable, rows: Any) -> None:
+    """Append `rows` without Spark, which have a name that no others have, so that it happens at most once.
+
+    Raises:
+        StoreError: they could not be committed.
+    """
+    try:
+        write_deltalake(table, rows, mode="append")
+    except _REFUSED as error:
+        path = path_of(table)
+        otherwise = f"The rows did not go into {path}: {said(error)} Run the command again."
+        raise _unwritten(path, error, otherwise) from error
+
+
 def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> bool:
     """Append `rows` without Spark, once per (app, number); see `append_all`."""
     return append_all(table, rows, {app: number})
 
 
-def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool:
+def append_all(
+    table: DeltaTable, rows: Any, numbers: Mapping[str, int], firsts: Mapping[str, int] | None = None
+) -> bool:
     """Append `rows` without Spark in one commit that happens once for all of the (app, number) together.
 
     Of clients that race, one's rows go in. `rows` is any Arrow stream.
+
+    Args:
+        firsts: of apps that take several numbers the first one.
 
     Returns:
         Whether this call's rows went in, and not another's.
@@ -178,7 +197,7 @@ def append_all(table: DeltaTable, rows: Any, numbers: Mapping[str, int]) -> bool
         assert found is not None
         write_deltalake(found, rows, mode="append", commit_properties=once)
 
-    return commit_once(table, numbers, commit)
+    return commit_once(table, numbers, commit, firsts=firsts)
 
 
 def commit_once(
@@ -186,6 +205,7 @@ def commit_once(
     numbers: Mapping[str, int],
     commit: Callable[[DeltaTable | None, CommitProperties], None],
     note: Mapping[str, str] | None = None,
+    firsts: Mapping[str, int] | None = None,
 ) -> bool:
     """Make one commit that happens once for all of some (app, number) together.
 
@@ -198,6 +218,7 @@ def commit_once(
         commit: does it, with the table and what is to be said of the commit. Where it refuses because of
             another commit to a table that was given by its path, it is called again.
         note: what the table's history is to say of the commit beside that.
+        firsts: of apps that take several numbers at once the first one, all of which must be free.
 
     Returns:
         Whether this call's commit went in, and not another's.
@@ -210,15 +231,16 @@ def commit_once(
         app_transactions=[Transaction(app, number) for app, number in numbers.items()],
         custom_metadata=dict(note or {}),
     )
+    free = {**numbers, **(firsts or {})}
     for tries_left in reversed(range(_TRIES if isinstance(opened, str) else 1)):
         table = open_table(opened) if isinstance(opened, str) else opened
-        if _is_there(table, numbers):
+        if _is_there(table, free):
             return False
         try:
             commit(table, once)
         except _REFUSED as error:
             newest = open_table(path)
-            if _is_there(newest, numbers):
+            if _is_there(newest, free):
                 return False
             if tries_left and newest is not None and (table is None or newest.version() > table.version()):
                 continue

@@ -10,11 +10,13 @@ from deltalake import DeltaTable
 
 from acker.core.delta import RECOVERY_HINT, Store, files_of, last_number, path_of, query
 from acker.core.errors import StoreError
-from acker.core.parquet import columns_of, scan
+from acker.core.events import State
+from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import LEDGER
 from acker.core.timeouts import Turn
 
 APP = "fold"
+MESSAGE = ["spout", "source_partition", "source_offset"]  # the columns that name one
 
 # The ledger now: the newest fold's live rows and every settled row. In both dialects, Spark's and
 # DataFusion's; {fold} is the number of the newest fold.
@@ -102,6 +104,30 @@ def settled_rows(fold: Fold | None) -> pl.LazyFrame:
     return scan(files, columns_of(LEDGER)).filter(
         pl.col("live_in").is_null() & (pl.col("fold") <= fold.number)
     )
+
+
+def current_rows(fold: Fold | None) -> pl.LazyFrame:
+    """The live and settled rows of messages as of a fold, without what became of single attempts."""
+    rows = pl.concat([live_rows(fold), settled_rows(fold)])
+    of_attempts = pl.col("state").is_in([State.FAILED, State.TIMED_OUT])
+    return rows.filter(pl.col("root_id").is_not_null(), ~of_attempts)
+
+
+def newest_of(fold: Fold | None, rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Those of some current rows of a fold that are the newest of their message.
+
+    A message that has a single attempt has a single row, so only those that were emitted again are compared.
+    """
+    current = current_rows(fold).select(*MESSAGE, "attempt", "fold")
+    again = collect(current.filter(pl.col("attempt") > 1).select(*MESSAGE).unique()).lazy()
+    attempt, number = pl.col("attempt"), pl.col("fold")
+    last = (
+        current.join(again, on=MESSAGE, how="semi")
+        .group_by(MESSAGE)
+        .agg(attempt.max(), number.filter(attempt == attempt.max()).max())
+    )
+    once = rows.join(again, on=MESSAGE, how="anti")
+    return pl.concat([once, rows.join(last, on=[*MESSAGE, "attempt", "fold"], how="semi")])
 
 
 def read_fold(table: DeltaTable, number: int) -> Fold:

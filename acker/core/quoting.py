@@ -13,12 +13,6 @@ def sql_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def sql_glob(pattern: str) -> str:
-    """A pattern of DataFusion's LIKE in which `*` is any text, `?` one character, and all else itself."""
-    escaped = re.sub(r"([\\%_])", r"\\\1", pattern)
-    return sql_text(escaped.replace("*", "%").replace("?", "_"))
-
-
 def sql_name(name: str) -> str:
     """A name for Spark: of a column, whose dots are no struct's fields, or of a table by its path."""
     return "`" + name.replace("`", "``") + "`"

@@ -10,6 +10,7 @@ BATCHES = "batches"
 EVENTS = "events"
 LEDGER = "ledger"
 REPLAY_REQUESTS = "replay_requests"
+REPLAYS = "replays"
 TRIMS = "trims"
 HOLDS = "holds"
 
@@ -83,6 +84,12 @@ SCHEMAS = {
             request_id string, requested_by string, requested_at timestamp, why string,
             selection string, matched bigint""",
         stats_columns="requested_at",
+    ),
+    REPLAYS: TableSchema(
+        columns="""
+            plan string, request_id string, spout string, source_partition string, source_offset bigint,
+            attempt int, replaces bigint""",
+        stats_columns="plan",
     ),
     TRIMS: TableSchema(
         columns="""

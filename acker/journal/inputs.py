@@ -4,22 +4,11 @@ A spout's range is opaque here: it may be any JSON value, also one that looks li
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import pyarrow as pa
-
 _BIGINT, _INT = range(-(2**63), 2**63), range(1, 2**31)
-
-_REPLAYED = pa.schema(
-    {
-        "source_partition": pa.string(),
-        "source_offset": pa.int64(),
-        "attempt": pa.int32(),
-        "replaces": pa.int64(),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -46,49 +35,51 @@ class SourceRange:
 
 @dataclass(frozen=True)
 class Replay:
-    """Messages that a spout is to emit again.
+    """Messages that a spout is to emit again. They lie in the table `replays`; see `journal.replays`.
 
     Args:
-        messages: source_partition -> lists of source_offset, attempt, and the acked root whose published rows
-            the attempt replaces, or None.
+        plan: names their rows there.
+        count: how many they are.
+        checksum: of their rows.
+        highest_attempt: among them.
+        replaces: whether attempts are to replace published rows of acked roots.
+        listed: the messages themselves, if the plan is of a version that kept them in the journal:
+            (source_partition, source_offset, attempt, replaces).
     """
 
-    messages: Mapping[str, Sequence[Sequence[int | None]]]
+    plan: str
+    count: int
+    checksum: int
+    highest_attempt: int
+    replaces: bool
+    listed: tuple[tuple[Any, ...], ...] = ()
 
     def __len__(self) -> int:
-        return sum(map(len, self.messages.values()))
-
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """(source_partition, source_offset, attempt, replaces) of each message."""
-        for partition, messages in self.messages.items():
-            for message in messages:
-                yield partition, *message
-
-    def table(self) -> pa.Table:
-        """The messages with the columns source_partition, source_offset, attempt and replaces."""
-        rows = [dict(zip(_REPLAYED.names, row, strict=True)) for row in self.rows()]
-        return pa.Table.from_pylist(rows, _REPLAYED)
-
-    def replaced(self) -> list[int]:
-        """The acked roots whose published rows the attempts replace."""
-        return [root for *_, root in self.rows() if root is not None]
-
-    def highest_attempt(self) -> int:
-        """The highest attempt of the messages."""
-        attempts: Iterator[int] = (attempt for _, _, attempt, _ in self.rows())
-        return max(attempts)
+        return self.count
 
     def to_json(self) -> Any:
         """See `SourceRange`."""
-        return {"messages": self.messages}
+        described = asdict(self)
+        del described["listed"]
+        return described
 
     @classmethod
     def from_json(cls, value: Any) -> "Replay":
         """See `SourceRange`."""
-        found = cls(value["messages"])
-        if not len(found) or not all(_is_emission(*row) for row in found.rows()):
-            raise ValueError("a replay holds no messages, or what is none")
+        if "messages" in value:
+            return cls._of_list([(name, *row) for name, rows in value["messages"].items() for row in rows])
+        found = cls(**value)
+        numbers = (found.count, found.checksum, found.highest_attempt)
+        if type(found.plan) is not str or not all(type(n) is int for n in numbers) or found.count < 1:
+            raise ValueError("a replay names no messages")
         return found
+
+    @classmethod
+    def _of_list(cls, rows: list[tuple[Any, ...]]) -> "Replay":
+        if not rows or not all(_is_emission(*row) for row in rows):
+            raise ValueError("a replay holds no messages, or what is none")
+        highest = max(attempt for _, _, attempt, _ in rows)
+        return cls("", len(rows), 0, highest, any(row[-1] is not None for row in rows), tuple(rows))
 
 
 @dataclass(frozen=True)

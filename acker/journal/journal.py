@@ -42,7 +42,11 @@ class Journal(Snapshot):
         return newest.read(batch.component, batch.number)
 
     def append_all(self, batches: Sequence[Batch]) -> bool:
-        """Plan batches of several components in one commit; False where a number of them is taken."""
+        """Plan batches of several components in one commit; False where a number of them is taken.
+
+        Args:
+            batches: those of one component follow each other.
+        """
         rows = [
             {
                 "component": batch.component,
@@ -57,7 +61,8 @@ class Journal(Snapshot):
         ]
         table = pa.Table.from_pylist(rows, SCHEMAS[BATCHES].arrow())
         numbers = {batch.component: batch.number for batch in batches}
-        return append_all(self.require(BATCHES), table, numbers)
+        firsts = {batch.component: batch.number for batch in reversed(batches)}
+        return append_all(self.require(BATCHES), table, numbers, firsts)
 
     def read(self, component: str, number: int) -> Batch:
         """One planned batch.

@@ -7,7 +7,9 @@ another query is refused before it is run.
 import re
 from itertools import accumulate
 
-from acker.core.delta import query, said
+import polars as pl
+
+from acker.core.delta import query_table, said
 from acker.core.errors import SettingsError, StoreError
 from acker.core.quoting import check_text, column_name
 from acker.core.schemas import stream
@@ -19,6 +21,7 @@ _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 _PLACEHOLDER = "\0"  # of what is quoted
 # Other statements and queries, comments, and other ways to quote, in which the end of a text could hide.
 _REFUSED = re.compile(r"[;$`]|--|/\*|\w\0|\b(?:select|table|values|with)\b", re.IGNORECASE)
+_NONE = pl.DataFrame(schema={"source_partition": pl.String, "source_offset": pl.Int64, "holds": pl.Boolean})
 _POSITION = ("_source_partition", "_source_offset")
 
 
@@ -49,8 +52,8 @@ def check_condition(text: str) -> None:
         )
 
 
-def messages_where(snapshot: Snapshot, spout: str, condition: str) -> dict[tuple[str, int], bool]:
-    """(source_partition, source_offset) of each message in a spout's stream -> whether the condition holds.
+def messages_where(snapshot: Snapshot, spout: str, condition: str) -> pl.DataFrame:
+    """Columns source_partition, source_offset and `holds` (bool) of each message in a spout's stream.
 
     Messages whose rows were trimmed from the stream are missing.
 
@@ -64,13 +67,14 @@ def messages_where(snapshot: Snapshot, spout: str, condition: str) -> dict[tuple
     check_condition(condition)
     table = snapshot.open(stream(spout))
     if table is None:
-        return {}
+        return _NONE
     columns = [field.name for field in table.schema().fields if not field.name.startswith("_")]
     names = ", ".join(map(column_name, (*_POSITION, *columns)))
     partition, offset = map(column_name, _POSITION)
     try:
-        rows = query(
-            f"SELECT {partition} AS p, {offset} AS o, bool_or(coalesce(({condition}\n), false)) AS holds "
+        rows = query_table(
+            f"SELECT {partition} AS source_partition, {offset} AS source_offset, "
+            f"bool_or(coalesce(({condition}\n), false)) AS holds "
             f"FROM (SELECT {names} FROM stream) GROUP BY {partition}, {offset}",
             stream=table,
         )
@@ -80,4 +84,4 @@ def messages_where(snapshot: Snapshot, spout: str, condition: str) -> dict[tuple
             f"The condition {condition!r:.200} cannot be looked up: {why} The columns of {spout} are "
             f"{', '.join(columns) or 'none'}."
         ) from error
-    return {(row["p"], row["o"]): row["holds"] for row in rows}
+    return pl.DataFrame(rows).cast(_NONE.schema)

@@ -93,5 +93,5 @@ def _highest_attempt(journal: Journal, folded: dict[str, int], logged: dict[str,
         after = folded.get(spout, 0)
         if newest > after:
             new = f"component = '{spout}' AND kind = 'replay' AND batch > {after} AND batch <= {newest}"
-            attempts += [batch.replay.highest_attempt() for batch in journal.rows(new)]
+            attempts += [batch.replay.highest_attempt for batch in journal.rows(new)]
     return max(attempts)

@@ -8,34 +8,29 @@ twice.
 
 import json
 import uuid
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 
 from acker.batches.batch import finish
 from acker.batches.plan import plan, plan_all
 from acker.batches.run import Run
 from acker.components.base import Component
-from acker.core.delta import Store, append_rows, query
-from acker.core.ledger import Fold
+from acker.core.delta import Store, append_rows
+from acker.core.events import State
+from acker.core.ledger import MESSAGE, Fold, live_rows
+from acker.core.parquet import collect
 from acker.core.quoting import check_text
 from acker.core.schemas import REPLAY_REQUESTS, SCHEMAS
 from acker.core.snapshot import Snapshot
 from acker.journal.batch import Batch
-from acker.journal.inputs import Replay
 from acker.journal.journal import Journal
-from acker.operations.selection import (
-    MOST_LISTED,
-    Emission,
-    Listed,
-    Matched,
-    Selection,
-    check_reversible,
-    select,
-)
+from acker.journal.replays import EMISSIONS, messages_of, record_replay
+from acker.operations.matching import MOST_LISTED, Listed, Matched, check_reversible, parted, select
+from acker.operations.selection import Selection
 from acker.topology.topology import Topology
 
 
@@ -57,52 +52,36 @@ def plan_due(run: Run, journal: Journal, spout: Component) -> Batch | None:
     fold = journal.fold
     if fold is None or journal.unfinished(spout.name) is not None:
         return None
-    rows = _due(run.topology, fold, spout.name, run.clock())
-    due = [
-        Emission(row["source_partition"], row["source_offset"], row["attempt"], row["replaces"])
-        for row in rows
-    ]
-    planned = _emissions(journal, spout.name, due, fold)
-    if planned is None:
+    due = _unemitted(journal, spout.name, _due(run.topology, fold, spout.name, run.clock()))
+    if due.is_empty():
         return None
+    planned = record_replay(run.store, spout.name, due.select(EMISSIONS.names()))
     batch = plan(run, journal, spout.name, "replay", planned)
     return batch if batch.run_id == run.run_id else None
 
 
-def _due(topology: Topology, fold: Fold, spout: str, now: datetime) -> list[dict[str, Any]]:
+def _due(topology: Topology, fold: Fold, spout: str, now: datetime) -> pl.DataFrame:
     """Rows of a spout's messages that are due in a fold, as many as one batch takes."""
-    return query(
-        "SELECT spout, source_partition, source_offset, state, attempt, replaces, component, reason "
-        f"FROM ledger WHERE live_in = {fold.number} AND state = 'retrying' AND spout = '{spout}' "
-        f"AND retry_at <= to_timestamp('{now.isoformat()}') "
-        f"ORDER BY retry_at, source_partition, source_offset LIMIT {topology.batch_rows}",
-        ledger=fold.ledger,
-    )
+    is_due = (pl.col("state") == State.RETRYING) & (pl.col("retry_at") <= now)
+    rows = live_rows(fold).filter((pl.col("spout") == spout) & is_due)
+    first = rows.sort("retry_at", *MESSAGE[1:]).head(topology.batch_rows)
+    return collect(first.select("spout", *EMISSIONS, "state", "component", "reason"))
 
 
 def finish_unfinished(run: Run, spout: Component) -> None:
-    """Finish the batch that the spout's last run left, since a replay needs a number of its own."""
+    """Finish the batches that the spout's last run left, since a replay needs a number of its own."""
     journal = run.snapshot()
-    left = journal.unfinished(spout.name)
-    if left is not None:
+    while (left := journal.unfinished(spout.name)) is not None:
         finish(run, left, journal)
+        journal = run.snapshot()
 
 
-def _emissions(journal: Journal, spout: str, messages: Iterable[Emission], fold: Fold) -> Replay | None:
-    """The input of a replay's batch; None where nothing is left to emit."""
-    emitted = _emitted_since(journal, spout, fold)
-    by_partition: dict[str, list[list[int | None]]] = {}
-    for m in messages:
-        if (m.source_partition, m.source_offset) not in emitted:
-            by_partition.setdefault(m.source_partition, []).append([m.source_offset, m.attempt, m.replaces])
-    return Replay(by_partition) if by_partition else None
-
-
-def _emitted_since(journal: Journal, spout: str, fold: Fold) -> set[tuple[str, int]]:
-    """Messages of replay batches that the fold has not seen."""
-    folded = fold.logged.get(spout, 0)
-    batches = journal.rows(f"component = '{spout}' AND kind = 'replay' AND batch > {folded}")
-    return {(partition, offset) for batch in batches for partition, offset, *_ in batch.replay.rows()}
+def _unemitted(journal: Journal, spout: str, messages: pl.DataFrame) -> pl.DataFrame:
+    """Those of some messages of a spout that no replay's batch has which the newest fold has not seen."""
+    folded = journal.fold.logged.get(spout, 0) if journal.fold else 0
+    for batch in journal.rows(f"component = '{spout}' AND kind = 'replay' AND batch > {folded}"):
+        messages = messages.join(messages_of(journal.store, batch), on=MESSAGE[1:], how="anti")
+    return messages
 
 
 @dataclass(frozen=True)
@@ -146,21 +125,19 @@ def dry_run(topology: Topology, store: Store, selection: Selection | None, now: 
     journal = Journal(store, topology.roles)
     if selection is None:
         rows = _all_due(topology, journal, now)
-        return DryRun(len(rows), 0, 0, messages=tuple(Listed.of(row) for row in rows[:MOST_LISTED]))
+        listed = tuple(Listed.of(row) for row in rows.head(MOST_LISTED).rows(named=True))
+        return DryRun(rows.height, 0, 0, messages=listed)
     matched = _match(topology, journal, selection)
     return DryRun(matched.count, matched.in_flight, 0, matched.unseen, matched.listed)
 
 
-def _all_due(topology: Topology, journal: Journal, now: datetime) -> list[dict[str, Any]]:
+def _all_due(topology: Topology, journal: Journal, now: datetime) -> pl.DataFrame:
     """Rows of the messages that a replay of what is due would emit now."""
-    if journal.fold is None:
-        return []
-    found = []
-    for spout in topology.spouts:
-        emitted = _emitted_since(journal, spout.name, journal.fold)
-        rows = _due(topology, journal.fold, spout.name, now)
-        found += [row for row in rows if (row["source_partition"], row["source_offset"]) not in emitted]
-    return found
+    fold = journal.fold
+    if fold is None:
+        return pl.DataFrame()
+    each = (spout.name for spout in topology.spouts)
+    return pl.concat([_unemitted(journal, name, _due(topology, fold, name, now)) for name in each])
 
 
 def replay_by_hand(
@@ -199,16 +176,13 @@ def plan_by_hand(
     request_id = request_id or uuid.uuid4().hex
     while True:
         journal = _with_nothing_left(run)
-        fold = journal.fold
         matched = _match(run.topology, journal, selection)
         _record(run, selection, matched, why, requested_by, request_id)
-        inputs = {
-            name: _emissions(journal, name, messages, fold)
-            for name, messages in matched.messages.items()
-            if fold
-        }
-        planned = {name: each for name, each in inputs.items() if each is not None}
-        if not planned:
+        planned = {}
+        for (spout,), messages in matched.emissions.group_by("spout", maintain_order=True):
+            parts = parted(_unemitted(journal, spout, messages), run.topology.batch_rows)
+            planned[spout] = [record_replay(run.store, spout, part, request_id) for part in parts]
+        if not any(planned.values()):
             return matched, []
         batches = plan_all(run, journal, "replay", planned)
         if batches is not None:  # else another run has planned meanwhile, perhaps these very messages

@@ -191,7 +191,7 @@ def _kept(topology: Topology, journal: Journal) -> dict[str, int]:
     bolts = {bolt for found in journal.edges.values() for bolt in found}
     for spout in {component_of(name) for name in journal.edges} - bolts:
         unseen = f"component = '{spout}' AND kind = 'replay' AND batch > {fold.logged.get(spout, 0)}"
-        if any(batch.replay.replaced() for batch in journal.rows(unseen)):
+        if any(batch.replay.replaces for batch in journal.rows(unseen)):
             kept[spout] = 0
     return kept
 

@@ -126,7 +126,7 @@ def _joins(journal: Journal, attempts: dict[int, int]) -> list[Entry]:
     """
     mine = pl.LazyFrame(list(attempts.items()), {"root": pl.Int64, "attempt": pl.Int32}, orient="row")
     events, ledger = (scan(files_of(journal.require(table)), columns_of(table)) for table in (EVENTS, LEDGER))
-    joins = events.filter(pl.col("kind") == Kind.JOIN).drop("attempt")
+    joins = events.filter(pl.col("kind") == Kind.JOIN, pl.col("joined").is_not_null()).drop("attempt")
     batch = ["logged_at", "attempt", "component", "batch"]
     ends = [
         joins.join(mine, left_on=end, right_on="root").select(*batch, root_id=other)

@@ -96,7 +96,7 @@ def faults(topology: Topology, store: Store) -> list[str]:
 
 
 def _rows(store: Store, sql: str) -> list[dict[str, Any]]:
-    names = set(re.findall(r"\b(batches|events|ledger|replay_requests|trims)\b", sql))
+    names = set(re.findall(r"\b(batches|events|ledger|replays|replay_requests|trims)\b", sql))
     return query(sql, **{name: store.require(name) for name in names})
 
 
@@ -126,6 +126,8 @@ BROKEN = {
         SELECT fold FROM ledger WHERE root_id IS NULL GROUP BY fold HAVING count(*) > 1""",
     "a request that is recorded twice": """
         SELECT request_id FROM replay_requests GROUP BY request_id HAVING count(*) > 1""",
+    "a message that a plan emits twice": """
+        SELECT plan FROM replays GROUP BY plan, source_partition, source_offset HAVING count(*) > 1""",
     "a trimming that is there twice": """
         SELECT "trim" FROM trims GROUP BY "trim" HAVING count(*) > 1""",
     "numbers that were passed over": """

@@ -26,6 +26,7 @@ from acker.components.collector import RichBolt
 from acker.core.delta import Store, open_table, query
 from acker.core.retry import ExponentialBackoff
 from acker.journal.journal import Journal
+from acker.journal.replays import messages_of
 from acker.spouts import History, Range
 from acker.spouts.kafka import KafkaSpout
 from acker.spouts.schemes import Json
@@ -172,8 +173,9 @@ class TopicSource(KafkaSpout):
 def replayed(store: Store, spout: str) -> dict[int, int]:
     """Offset -> attempt in the replay batch that is being written."""
     replays = Journal(store).rows(f"component = '{spout}' AND kind = 'replay'")
-    newest = replays[-1].replay.messages if replays else {}
-    return {offset: attempt for each in newest.values() for offset, attempt, _ in each}
+    if not replays:
+        return {}
+    return dict(messages_of(store, replays[-1]).select("source_offset", "attempt").rows())
 
 
 def source(shape: Shape, name: str) -> Source | TopicSource:

@@ -19,6 +19,7 @@ from acker.core.events import Kind
 from acker.core.ids import hash64
 from acker.core.schemas import LEDGER, STREAM_PROPERTIES, stream
 from acker.journal.inputs import SourceRange
+from acker.journal.replays import messages_of
 from acker.topology.topology import Topology
 
 POSITION = {"_source_partition": pl.String, "_source_offset": pl.Int64}
@@ -109,10 +110,10 @@ class PolarsSpout(SpoutComponent):
         return read.with_columns(**first, _is_there=True)
 
     def _again(self, work: Work) -> pl.DataFrame:
-        wanted = work.batch.replay.table()
-        read = self.source.read_positions(work.spark, wanted, history(work.journal, self.name))
+        wanted = messages_of(work.journal.store, work.batch)
+        read = self.source.read_positions(work.spark, wanted.to_arrow(), history(work.journal, self.name))
         there = read.with_columns(_is_there=True)
-        return pl.DataFrame(wanted).rename("_{}".format).join(there, on=list(POSITION), how="left")
+        return wanted.rename("_{}".format).join(there, on=list(POSITION), how="left")
 
     def no_tuples(self, work: Work, further: str) -> pl.DataFrame:
         return self.source.read_range(work.spark, []).select(pl.lit(None, pl.Int64).alias("anchor"), USERS)

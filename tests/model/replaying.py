@@ -91,13 +91,30 @@ def hand_select(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
         chosen = [emission(s, row) for row in found if row.root.spout == spout]
         batch = replay_batch(world, s, me, spout, chosen, fold)
         if batch is not None:
-            batches.append(batch)
+            batches += parted(world, s, batch, found)
     if batches:
         yield f"chooses from fold {fold}", s, me._replace(step="plans", memory=tuple(batches))
 
 
+def parted(world: Scenario, s: State, batch: Batch, found: Iterable[LedgerRow]) -> list[Batch]:
+    """Batches of about as many messages as a spout reads at a time; what settled together is in one."""
+    groups = {row.root.offset: groups_of(s, row) for row in found if row.root.spout == batch.component}
+    parts: list[list[Emission]] = []
+    for each in batch.input:
+        mine = [part for part in parts if any(groups[e.offset] & groups[each.offset] for e in part)]
+        if not mine and (not parts or len(parts[-1]) >= world.read):
+            parts.append([])
+        (mine or parts)[-1].append(each)
+    return [
+        batch._replace(number=batch.number + place, input=tuple(part)) for place, part in enumerate(parts)
+    ]
+
+
 def hand_plan(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Plan the batches, or start over where a number is taken; whoever comes next finishes them."""
+    """Plan the batches, or start over where a number is taken, and finish the first of a spout.
+
+    Whoever comes next finishes the others.
+    """
     if world.on("all or none"):
         after = s
         for batch in me.memory:
@@ -105,7 +122,9 @@ def hand_plan(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
             if not mine and world.on("won"):
                 yield "starts over", s, me._replace(step="hand ledger", memory=None)
                 return
-        yield f"plans {', '.join(f'{b.component} batch {b.number}' for b in me.memory)}", after, None
+        what = f"plans {', '.join(f'{b.component} batch {b.number}' for b in me.memory)}"
+        for first in {batch.component: batch for batch in reversed(me.memory)}.values():
+            yield what, after, me._replace(op="run", component=first.component, step="check", memory=first)
         return
     first, *rest = me.memory
     s, mine = appended(s, first)

@@ -176,8 +176,8 @@ class State(NamedTuple):
         return max((c.batch for c in self.events[:version] if c.component == component), default=0)
 
     def unfinished(self, component: str) -> Batch | None:
-        newest = self.newest(component)
-        return None if newest == self.logged(component) else self.batch(component, newest)
+        logged = self.logged(component)
+        return None if self.newest(component) == logged else self.batch(component, logged + 1)
 
     def stream(self, component: str) -> Stream:
         found: Stream = self.streams.get(component, Stream())

@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "an append without Spark does not look for its number",
         "acker/core/delta.py",
-        "        if _is_there(table, numbers):\n            return False\n",
+        "        if _is_there(table, free):\n            return False\n",
         "",
         (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
     ),
@@ -392,15 +392,36 @@ MUTANTS = (
     Mutant(
         "a message is tried again before its time",
         "acker/operations/replay.py",
-        "        f\"AND retry_at <= to_timestamp('{now.isoformat()}') \"\n",
+        ' & (pl.col("retry_at") <= now)',
         "",
         (f"{REPLAY}test_nothing_is_replayed_before_it_is_due",),
     ),
     Mutant(
+        "of several numbers that a plan takes only the last need be free",
+        "acker/core/delta.py",
+        "    free = {**numbers, **(firsts or {})}\n",
+        "    free = numbers\n",
+        (f"{JOURNAL}test_of_batches_that_are_planned_together_all_numbers_must_be_free",),
+    ),
+    Mutant(
+        "messages of a planned replay may be others than those that were recorded",
+        "acker/journal/replays.py",
+        "(planned.count, planned.checksum):",
+        "(found.height, found.select(checksum_of_replay()).item()):",
+        (f"{REPLAY}test_a_replay_whose_recorded_messages_were_altered_is_not_emitted",),
+    ),
+    Mutant(
+        "a replay by hand parts messages that were acked together",
+        "acker/operations/matching.py",
+        "pl.when(group.is_null()).then(place)",
+        "pl.when(True).then(place)",
+        ("tests/unit/test_matching.py::test_messages_are_parted_and_no_group_is",),
+    ),
+    Mutant(
         "what a replay has emitted is emitted by a second one of the same fold",
         "acker/operations/replay.py",
-        "        if (m.source_partition, m.source_offset) not in emitted:\n",
-        "        if True:\n",
+        'on=MESSAGE[1:], how="anti")',
+        'on=MESSAGE[1:], how="left").select(messages.columns)',
         (f"{REPLAY}test_what_is_due_is_emitted_once_however_often_the_spout_runs_before_a_fold",),
     ),
     Mutant(
@@ -412,9 +433,9 @@ MUTANTS = (
     ),
     Mutant(
         "a replay by hand leaves joined messages behind",
-        "acker/operations/selection.py",
-        "partners = _partners(topology, snapshot.store, fold, chosen_rows)",
-        "partners: list[dict[str, Any]] = []",
+        "acker/operations/matching.py",
+        "partners = _partners(topology, fold, trim, chosen)",
+        "partners = chosen.clear()",
         (f"{RICH}test_a_message_that_is_replayed_takes_its_partner_along",),
     ),
     Mutant(

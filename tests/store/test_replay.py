@@ -11,15 +11,17 @@ from acker.batches.batch import finish
 from acker.batches.plan import plan
 from acker.components.spout import history
 from acker.core.delta import query
-from acker.core.errors import SettingsError
+from acker.core.errors import SettingsError, StoreError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
-from acker.core.schemas import stream
-from acker.journal.inputs import Replay, SourceRange
-from acker.operations.cycle import run_cycle, run_spout
+from acker.core.schemas import REPLAYS, stream
+from acker.journal.inputs import SourceRange
+from acker.journal.replays import messages_of
+from acker.operations.cycle import drain, run_cycle, run_spout
 from acker.operations.fold import fold
+from acker.operations.matching import select
 from acker.operations.replay import DryRun, dry_run, plan_by_hand, plan_due, replay_by_hand
-from acker.operations.selection import Selection, select
+from acker.operations.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.failures import commonest_failures, nothing_passed
 from tests.kit.polars_topology import PolarsTopology, TableSource
@@ -67,8 +69,12 @@ def test_what_is_due_is_emitted_once_however_often_the_spout_runs_before_a_fold(
 def chosen(run, **conditions):
     """(source_offset, attempt) of what a selection matches, and how many are in flight."""
     matched = select(run.topology, run.snapshot(), Selection(**conditions))
-    found = [(m.source_offset, m.attempt) for messages in matched.messages.values() for m in messages]
-    return found, matched.in_flight
+    return matched.emissions.select("source_offset", "attempt").rows(), matched.in_flight
+
+
+def emissions(run, batch):
+    """(source_partition, source_offset, attempt, replaces) of a replay's messages."""
+    return messages_of(run.store, batch).rows()
 
 
 def overtaken(run, other, at_call):
@@ -126,11 +132,11 @@ def test_nothing_is_replayed_before_it_is_due(due):
     assert due[0] is None
 
 
-def test_of_two_runs_that_replay_one_fold_only_one_plans_it(due):
+def test_of_two_runs_that_replay_one_fold_only_one_plans_it(due, failed):
     _, loser, (winner,), late = due
     assert (loser, late) == (None, None)
-    expected = Replay({"0": [[2, 2, None], [3, 2, None], [4, 2, None]]})
-    assert (winner.kind, winner.number, winner.input, winner.run_id) == ("replay", 2, expected, "winner")
+    assert (winner.kind, winner.number, winner.run_id) == ("replay", 2, "winner")
+    assert emissions(failed, winner) == [("0", 2, 2, None), ("0", 3, 2, None), ("0", 4, 2, None)]
 
 
 def test_a_replay_ends_in_dead_letters_and_what_is_gone_is_lost(settled, states):
@@ -175,6 +181,10 @@ def test_a_lost_message_fails_the_audit_with_its_reason(settled):
         ({"reason": "' OR '1' = '1"}, [], 0),
         ({"reason": "%"}, [], 0),
         ({"positions": (("0' OR '1' = '1", 2),)}, [], 0),
+        ({"partition": "?"}, [(2, 3), (3, 3)], 2),
+        ({"partition": "*0*"}, [(2, 3), (3, 3)], 2),
+        ({"partition": "."}, [], 0),
+        ({"partition": "[0]"}, [], 0),
     ],
 )
 def test_a_selection_finds_what_it_says_and_leaves_messages_in_flight_alone(
@@ -233,7 +243,7 @@ def test_a_replay_by_hand_is_recorded(by_hand, settled):
 
 def test_a_replay_by_hand_is_one_more_attempt(by_hand, settled, states):
     (matched, (batch,)), _ = by_hand
-    assert (matched.count, batch.input) == (2, Replay({"0": [[2, 3, None], [3, 3, None]]}))
+    assert (matched.count, emissions(settled, batch)) == (2, [("0", 2, 3, None), ("0", 3, 3, None)])
     assert [row for row in states(settled) if row[1] == 3 or row[0] > 6] == [
         (2, 3, "dead_letter"),
         (2, 3, "failed"),
@@ -258,6 +268,51 @@ def test_messages_are_chosen_by_their_own_columns_while_their_rows_are_in_the_st
     assert states(run) == [(1, 1, "acked"), *((id, n, "acked") for id in (2, 3) for n in (1, 2))]
     run.store.require(stream("numbers")).delete()
     assert dry_run(topology, run.store, chosen, run.clock()) == DryRun(0, 0, 0, unseen=3)
+
+
+@pytest.fixture
+def parted(place):
+    """Five acked messages, and batches of two."""
+    topology = PolarsTopology("parted", batch_rows=2)
+    numbers = topology.spout("numbers", TableSource(place.add("numbers", id=[1, 2, 3, 4, 5])))
+    topology.bolt(numbers, name="same")(lambda tuples: tuples)
+    run = place.run(topology)
+    drain(run)
+    return run
+
+
+ACKED = Selection(states=(State.ACKED,))
+
+
+def test_a_replay_by_hand_of_many_is_planned_at_once_and_finished_by_who_comes_next(parted, states):
+    _, batches = plan_by_hand(parted, ACKED, "why", "me", "asked")
+    assert [(batch.number, len(batch.replay), batch.replay.replaces) for batch in batches] == [
+        (4, 2, True),
+        (5, 2, True),
+        (6, 1, True),
+    ]
+    recorded = query("SELECT DISTINCT request_id, plan FROM r", r=parted.store.require(REPLAYS))
+    assert {row["request_id"] for row in recorded} == {"asked"}
+    assert {row["plan"] for row in recorded} == {batch.replay.plan for batch in batches}
+    finish(parted, batches[0])
+    assert replay_by_hand(parted, ACKED, "why", "me").counts == {"matched": 5, "in_flight": 0, "replayed": 0}
+    assert parted.snapshot().unfinished("numbers") is None
+    drain(parted)
+    assert states(parted) == [(offset, n, "acked") for offset in (1, 2, 3, 4, 5) for n in (1, 2)]
+    assert audit_report(parted.topology, parted.store).passed
+
+
+def test_a_replay_whose_recorded_messages_were_altered_is_not_emitted(parted):
+    _, (batch, *_) = plan_by_hand(parted, ACKED, "why", "me")
+    table = parted.store.require(REPLAYS)
+    table.update({"source_offset": "source_offset + 1"}, predicate=f"plan = '{batch.replay.plan}'")
+    with pytest.raises(StoreError, match="has 2 messages of batch 4 of numbers, which are not the 2 that"):
+        finish(parted, batch)
+    table.restore(table.version() - 1)
+    finish(parted, batch)
+    table.delete()
+    with pytest.raises(StoreError, match="has 0 messages of batch 5 of numbers, which are not the 2 that"):
+        run_cycle(parted)
 
 
 def test_nothing_has_passed_where_all_that_is_new_failed_and_nothing_else_is_said_of_retries(place):

@@ -37,8 +37,8 @@ def snapshot(tmp_path_factory):
 def chosen(snapshot, condition):
     """Names of the messages for which a condition holds; all are looked at."""
     found = messages_where(snapshot, "orders", condition)
-    assert len(found) == 4
-    return sorted(f"{partition[-1]}{offset}" for (partition, offset), holds in found.items() if holds)
+    assert found.height == 4
+    return sorted(f"{partition[-1]}{offset}" for partition, offset, holds in found.rows() if holds)
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_a_condition_that_cannot_be_looked_up_is_told_with_the_columns(snapshot,
 
 
 def test_a_spout_that_never_wrote_has_no_messages(snapshot):
-    assert messages_where(snapshot, "payments", "true") == {}
+    assert messages_where(snapshot, "payments", "true").is_empty()

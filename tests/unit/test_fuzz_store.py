@@ -14,7 +14,8 @@ from acker.core.errors import AckerError, StoreError
 from acker.core.ledger import newest_fold
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
 from acker.operations.fold import fold
-from acker.operations.selection import Selection, select
+from acker.operations.matching import select
+from acker.operations.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.reports.trace import trace_report

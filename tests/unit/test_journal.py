@@ -16,6 +16,7 @@ from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
 from acker.journal.batch import Batch
 from acker.journal.inputs import Replay, SourceRange, Span, Spans
 from acker.journal.journal import Journal
+from acker.journal.replays import messages_of
 
 ROUNDS = 40
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -93,7 +94,7 @@ def test_the_spans_of_a_bolts_batch_tell_where_the_bolt_stands():
     ids=str,
 )
 def test_a_spouts_range_may_be_any_json_value(journal, described):
-    again = Replay({"0": [[1, 2, None]]})
+    again = Replay("plan", 1, -5, 2, replaces=False)
     journal.append(replace(batch("one", 1, "a"), input=SourceRange(described), edges=("bolt",)))
     journal.append(replace(batch("bolt", 1, "a"), input=Spans({"one": Span(0, 1)}), edges=()))
     journal.append(replace(batch("one", 2, "a"), kind="replay", input=again))
@@ -101,6 +102,39 @@ def test_a_spouts_range_may_be_any_json_value(journal, described):
         assert [row.input for row in reader.all("one")] == [SourceRange(described), again]
         assert reader.read("bolt", 1).spans.ends == {"one": 1}
         reader.check_batches()
+
+
+def test_of_batches_that_are_planned_together_all_numbers_must_be_free(journal):
+    ours = [batch("one", number, "a") for number in (1, 2, 3)]
+    Journal(journal.store).append(batch("one", 1, "b"))
+    for late in (journal, Journal(journal.store)):
+        assert not late.append_all(ours)
+    again = Journal(journal.store)
+    assert again.append_all([batch("one", 2, "a"), batch("one", 3, "a"), batch("two", 1, "a")])
+    found = [(each.component, each.number, each.run_id) for each in Journal(journal.store).rows("true")]
+    assert found == [("one", 1, "b"), ("one", 2, "a"), ("one", 3, "a"), ("two", 1, "a")]
+    assert (Journal(journal.store).planned("one"), Journal(journal.store).unfinished("one").number) == (3, 1)
+
+
+def test_messages_that_an_older_version_kept_in_the_journal_are_read(journal):
+    row = {
+        "component": "one",
+        "batch": 1,
+        "kind": "replay",
+        "input": json.dumps({"messages": {"0": [[1, 2, None], [3, 4, -9]], "a": [[-1, 2, None]]}}),
+        "edges": [],
+        "planned_at": NOW,
+        "run_id": "old",
+    }
+    rows = pa.Table.from_pylist([row], SCHEMAS[BATCHES].arrow())
+    append_rows(journal.store.require(BATCHES), rows, "one", 1)
+    (found,) = Journal(journal.store).all("one")
+    assert (len(found.replay), found.replay.highest_attempt, found.replay.replaces) == (3, 4, True)
+    assert messages_of(journal.store, found).rows() == [
+        ("0", 1, 2, None),
+        ("0", 3, 4, -9),
+        ("a", -1, 2, None),
+    ]
 
 
 class Busy(Store):

@@ -1,0 +1,78 @@
+"""The messages of planned replays, rows of a table. They are recorded before the plan that names them.
+
+A plan in the journal is a line of JSON, which everybody who reads the journal parses. Messages may be
+millions.
+"""
+
+import uuid
+
+import polars as pl
+import pyarrow as pa
+
+from acker.core.checksums import checksum_of_replay
+from acker.core.delta import RECOVERY_HINT, Store, append_new, files_of
+from acker.core.errors import StoreError
+from acker.core.parquet import collect, columns_of, scan
+from acker.core.schemas import REPLAYS, SCHEMAS
+from acker.journal.batch import Batch
+from acker.journal.inputs import Replay
+
+_COLUMNS = columns_of(REPLAYS)
+_EMISSION = ("source_partition", "source_offset", "attempt", "replaces")
+EMISSIONS = pl.Schema({name: _COLUMNS[name] for name in _EMISSION})
+
+
+def record_replay(store: Store, spout: str, messages: pl.DataFrame, request_id: str | None = None) -> Replay:
+    """Record messages that are to be emitted again, and return the input of the batch that is to do it.
+
+    Of a batch that is never planned the rows stay, and nothing names them.
+
+    Args:
+        messages: columns as in `EMISSIONS`, one row or more.
+        request_id: of the replay by hand that has chosen them.
+
+    Raises:
+        StoreError: they could not be recorded.
+    """
+    plan = uuid.uuid4().hex
+    rows = messages.with_columns(plan=pl.lit(plan), request_id=pl.lit(request_id), spout=pl.lit(spout))
+    found = rows.select(pl.col(name).cast(kind) for name, kind in _COLUMNS.items())
+    append_new(store.require(REPLAYS), found.to_arrow().cast(SCHEMAS[REPLAYS].arrow()))
+    checksum, highest, replaces = found.select(
+        checksum_of_replay(),
+        pl.col("attempt").max().alias("highest"),
+        pl.col("replaces").is_not_null().any().alias("any"),
+    ).row(0)
+    return Replay(plan, found.height, checksum, highest, replaces)
+
+
+def messages_of(store: Store, batch: Batch) -> pl.DataFrame:
+    """The messages that a replay's batch emits again, as `EMISSIONS` has them.
+
+    Raises:
+        StoreError: they are not those that were recorded.
+    """
+    planned = batch.replay
+    if planned.listed:
+        return pl.DataFrame(planned.listed, EMISSIONS, orient="row")
+    table = store.require(REPLAYS)
+    rows = scan(files_of(table, f"plan = '{planned.plan}'"), _COLUMNS)
+    mine = rows.filter(pl.col("plan") == planned.plan).select(*EMISSIONS)
+    found = collect(mine, lambda: [table])
+    if (found.height, found.select(checksum_of_replay()).item()) != (planned.count, planned.checksum):
+        raise StoreError(
+            f"{store.path(REPLAYS)} has {found.height:,} messages of batch {batch.number} of "
+            f"{batch.component}, which are not the {planned.count:,} that were recorded: it was restored or "
+            f"edited by hand. Restore it to a version that holds them. {RECOVERY_HINT}",
+            component=batch.component,
+            batch=batch.number,
+            table=store.path(REPLAYS),
+        )
+    return found
+
+
+def positions_of(messages: pl.DataFrame) -> pa.Table:
+    """Columns source_partition and source_offset of some messages, as a spout is asked for them."""
+    kinds = SCHEMAS[REPLAYS].arrow()
+    found = messages.select("source_partition", "source_offset").to_arrow()
+    return found.cast(pa.schema([kinds.field(name) for name in found.column_names]))
