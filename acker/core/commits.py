@@ -1,12 +1,14 @@
-"""Commits of Parquet files that lie in a stream's folder already, whoever wrote them there.
+"""Commits of Parquet files that lie in a table's folder already, whoever wrote them there.
 
 Until then no version of the table names them. What a write that was killed leaves is taken away by `vacuum`.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema
 from deltalake.fs import DeltaStorageHandler
@@ -20,8 +22,8 @@ ROWS = "rows"  # what the note of a commit calls the number of rows that it brou
 
 
 @dataclass(frozen=True)
-class _File:
-    """A Parquet file.
+class File:
+    """A Parquet file below a table's folder.
 
     Args:
         path: below the table's folder.
@@ -33,6 +35,29 @@ class _File:
     size: int
     modified: int
     rows: int
+
+    def added(
+        self,
+        column: str,
+        low: int,
+        high: int,
+        partition: Mapping[str, str | None] | None = None,
+        is_new: bool = True,
+    ) -> AddAction:
+        """What a commit says of it, with the bounds of a column without nulls.
+
+        Args:
+            partition: its values.
+            is_new: whether its rows are new to the table.
+        """
+        stats = {
+            "numRecords": self.rows,
+            "minValues": {column: low},
+            "maxValues": {column: high},
+            "nullCount": {column: 0},
+        }
+        values = dict(partition or {})
+        return AddAction(self.path, self.size, values, self.modified, is_new, json.dumps(stats))
 
 
 def batch_folder(batch: int) -> str:
@@ -54,7 +79,7 @@ def commit_batch(path: str, folder: str, schema: Schema, component: str, batch: 
         StoreError: they could not be committed.
     """
     files = _files(path, folder)
-    actions = [_added(file, batch) for file in files if file.rows]
+    actions = [file.added("_batch", batch, batch) for file in files if file.rows]
     note = {ROWS: str(sum(file.rows for file in files))}
 
     def commit(table: DeltaTable | None, once: CommitProperties) -> None:
@@ -76,12 +101,20 @@ def rows_of_newest_write(table: DeltaTable, among: int) -> int:
     return next((int(each[ROWS]) for each in table.history(among) if ROWS in each), 0)
 
 
-def _files(path: str, folder: str) -> list[_File]:
+def write_file(path: str, rows: pa.Table) -> File:
+    """Write rows into a file of their own below a table's folder, which no version of the table names yet."""
+    system, name = PyFileSystem(DeltaStorageHandler(path)), f"{uuid4().hex}.parquet"
+    pq.write_table(rows, name, filesystem=system, compression="zstd")
+    (written,) = system.get_file_info([name])
+    return File(name, written.size, written.mtime_ns // 1_000_000, rows.num_rows)
+
+
+def _files(path: str, folder: str) -> list[File]:
     system = PyFileSystem(DeltaStorageHandler(path))
     found = system.get_file_info(FileSelector(folder, recursive=True))
     files = [each for each in found if each.type == FileType.File and each.extension == "parquet"]
     return [
-        _File(
+        File(
             each.path,
             each.size,
             each.mtime_ns // 1_000_000,
@@ -89,12 +122,6 @@ def _files(path: str, folder: str) -> list[_File]:
         )
         for each in files
     ]
-
-
-def _added(file: _File, batch: int) -> AddAction:
-    one = {"_batch": batch}
-    stats = {"numRecords": file.rows, "minValues": one, "maxValues": one, "nullCount": {"_batch": 0}}
-    return AddAction(file.path, file.size, {}, file.modified, True, json.dumps(stats))
 
 
 def _new(wanted: Schema, there: Schema) -> list[Field]:

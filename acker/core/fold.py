@@ -84,6 +84,29 @@ def ledger_rows(fold: FoldInput) -> pl.DataFrame:
     return pl.concat(typed, how="diagonal")
 
 
+def marked(live: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
+    """Live rows with `changes`, whether anything has happened by which a fold may decide otherwise of one.
+
+    Where nothing has, the fold would write the row again as it is. Messages that settle together are looked
+    at each time.
+    """
+    events = fold.events.filter(pl.col("kind") != Kind.BATCH)
+    roots = pl.concat([events.select("root_id"), events.select(root_id="joined")]).drop_nulls().unique()
+    arrived = pl.concat([fold.inits, fold.losses]).select(_MESSAGE).unique()
+    rows = (
+        live.join(roots.with_columns(has_events=True), on="root_id", how="left")
+        .join(arrived.with_columns(has_arrived=True), on=_MESSAGE, how="left")
+        .join(fold.waiting.with_columns(waits=True), on="root_id", how="left")
+    )
+    is_pending, is_gone = pl.col("state") == State.PENDING, ~pl.col("spout").is_in(list(fold.spouts))
+    changes = (
+        pl.any_horizontal(pl.col("has_events", "has_arrived", "joined", "replaces").is_not_null())
+        | (is_pending & _expired(fold))
+        | (~is_pending & is_gone)
+    )
+    return rows.with_columns(changes=changes.fill_null(False))
+
+
 def _decided(fold: FoldInput) -> pl.DataFrame:
     """One row per root that was emitted or lost, with its `state`, `superseded` and `rejected` (bool)."""
     roots = _balances(fold).join(_successors(fold), on=_MESSAGE, how="left")

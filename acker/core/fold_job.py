@@ -1,23 +1,32 @@
 """The acker job: read at fixed versions, fold, and commit the whole result at once."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
+from operator import xor
 
 import polars as pl
 import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
 
 from acker.core.checksums import checksum_of_events, checksum_of_ledger
-from acker.core.delta import append_rows, files_of
+from acker.core.delta import commit_once, files_of, path_of
 from acker.core.events import Kind
-from acker.core.fold import FoldInput, ledger_rows
+from acker.core.fold import FoldInput, ledger_rows, marked
 from acker.core.integrity import broken_fold, check_batches
-from acker.core.ledger import APP, Fold, live_rows, read_fold, settled_rows, unfolded
+from acker.core.ledger import APP, Fold, read_fold, settled_rows, unfolded
+from acker.core.live import PARTITION, ROWS_OF_A_FILE, LiveFile, LiveRows, divided, written
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.core.snapshot import Snapshot
 from acker.core.streams import Rows, by_each_root
 from acker.core.timeouts import Timeouts, Turn
+
+_LEDGER = SCHEMAS[LEDGER]
+_SCHEMA = pa.schema(
+    [field for field in _LEDGER.arrow() if field.name not in _LEDGER.partition_by]
+)  # of files
 
 
 @dataclass(frozen=True)
@@ -72,8 +81,8 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
     """
     events = _new_events(request)
     waiting = _waiting(request.snapshot, request.waiting).unique()
-    fold = FoldInput(
-        live=_live(request.snapshot),
+    without_live = FoldInput(
+        live=pl.LazyFrame(schema=columns_of(LEDGER)),
         settled=settled_rows(request.previous),
         events=events.lazy(),
         waiting=collect(waiting, request.snapshot.opened).lazy(),
@@ -83,8 +92,9 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
         timeouts=request.timeouts,
         now=request.now,
     )
+    live = _live(request, without_live)
     number = pl.lit(request.number, pl.Int64)
-    decided = ledger_rows(fold)
+    decided = ledger_rows(replace(without_live, live=live.rows.lazy()))
     rows = decided.select(
         pl.exclude("live"),
         pl.when("live").then(number).alias("live_in"),
@@ -92,22 +102,56 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
         pl.lit(request.events_version, pl.Int64).alias("events_version"),
         pl.lit(request.now).alias("folded_at"),
     )
-    checksums = [
-        decided.filter(live).select(checksum_of_ledger()).item() for live in (~pl.col("live"), pl.col("live"))
-    ]
-    own = _own_row(request, events.height, *checksums)
-    both = pa.concat_tables([own, _arrow(rows)], promote_options="default")
-    is_ours = append_rows(request.snapshot.require(LEDGER), both, APP, request.number)
+    settled, alive = (rows.filter(pl.col(PARTITION).is_not_null() == is_live) for is_live in (False, True))
+    kept = reduce(xor, (each.checksum for each in live.taken_over), 0)
+    own = _own_row(request, events.height, _checksum(settled), kept ^ _checksum(alive))
+    is_ours = _commit(request, live.taken_over, own, settled, alive)
     return read_fold(request.snapshot.store.require(LEDGER), request.number), is_ours
 
 
-def _live(snapshot: Snapshot) -> pl.LazyFrame:
-    """`live_rows`, which are all there and as the fold wrote them."""
-    fold = snapshot.fold
-    rows = collect(live_rows(fold))
-    if fold is not None and rows.select(checksum_of_ledger()).item() != fold.live_seal:
-        raise broken_fold(snapshot.store, fold.number)
-    return rows.lazy()
+def _live(request: FoldRequest, fold: FoldInput) -> LiveRows:
+    """The live rows of the fold before, which are all there and as it wrote them."""
+    found = divided(request.previous, lambda rows: marked(rows, fold))
+    if request.previous is not None and found.checksum != request.previous.live_seal:
+        raise broken_fold(request.snapshot.store, request.previous.number)
+    return found
+
+
+def _checksum(rows: pl.DataFrame) -> int:
+    return int(rows.select(checksum_of_ledger()).item())
+
+
+def _commit(
+    request: FoldRequest,
+    taken_over: Sequence[LiveFile],
+    own: pa.Table,
+    settled: pl.DataFrame,
+    alive: pl.DataFrame,
+) -> bool:
+    """Commit a fold once; whether it is ours.
+
+    Args:
+        own: its own row.
+    """
+    ledger = request.snapshot.require(LEDGER)
+    path, number = path_of(ledger), request.number
+    both = pa.concat_tables([own, _arrow(settled)], promote_options="default")
+    # What is emitted together mostly settles or times out together.
+    ordered = alive.sort("turn", "batch") if alive.height > ROWS_OF_A_FILE else alive
+    actions = [
+        *(each.taken_over(number) for each in taken_over),
+        *written(path, number, both, is_live=False),
+        *written(path, number, _arrow(ordered), is_live=True),
+    ]
+
+    def commit(table: DeltaTable | None, once: CommitProperties) -> None:
+        assert table is not None
+        partition_by = list(_LEDGER.partition_by)
+        table.create_write_transaction(
+            [*actions], "append", table.schema(), partition_by, commit_properties=once
+        )
+
+    return commit_once(ledger, {APP: number}, commit)
 
 
 def _new_events(request: FoldRequest) -> pl.DataFrame:
@@ -140,8 +184,8 @@ def _waiting(snapshot: Snapshot, waiting: Mapping[str, Sequence[int]]) -> pl.Laz
 
 
 def _arrow(rows: pl.DataFrame) -> pa.Table:
-    """Rows of the ledger as it has them, in the order of its columns."""
-    columns = [field for field in SCHEMAS[LEDGER].arrow() if field.name in rows.columns]
+    """Rows of the ledger as its files have them, in the order of its columns."""
+    columns = [field for field in _SCHEMA if field.name in rows.columns]
     return rows.select([field.name for field in columns]).to_arrow().cast(pa.schema(columns))
 
 
@@ -174,4 +218,4 @@ def _own_row(request: FoldRequest, events: int, settled: int, live: int) -> pa.T
         )
     )
     logged = pa.MapArray.from_arrays(ends, names.cast(pa.string()), newest)
-    return own.append_column("logged", logged).select(SCHEMAS[LEDGER].arrow().names)
+    return own.append_column("logged", logged).select(_SCHEMA.names)

@@ -184,18 +184,19 @@ def unfolded(fold: Fold | None, logged: Mapping[str, int]) -> str:
 
 
 def fold_counts(fold: Fold) -> dict[str, int]:
-    """Rows by state that a fold wrote, its live ones included, and `late`, the events of settled roots.
+    """Rows by state that a fold settled and of its live ones, and `late`, the events of settled roots.
 
     A fold counts the events that it read, and each of its rows those that went into it: the others
     found no live root and no init.
     """
     rows = query(
-        f"SELECT state, count(*) AS n, sum(events) AS events FROM ledger "
-        f"WHERE fold = {fold.number} AND root_id IS NOT NULL GROUP BY state ORDER BY state",
+        f"SELECT state, count(*) AS n, sum(events) FILTER (WHERE fold = {fold.number}) AS events FROM ledger "
+        f"WHERE (live_in = {fold.number} OR (live_in IS NULL AND fold = {fold.number})) "
+        "AND root_id IS NOT NULL GROUP BY state ORDER BY state",
         ledger=fold.ledger,
     )
     counts = {row["state"]: row["n"] for row in rows}
-    return {**counts, "late": fold.events - sum(row["events"] for row in rows)}
+    return {**counts, "late": fold.events - sum(row["events"] or 0 for row in rows)}
 
 
 @dataclass(frozen=True)

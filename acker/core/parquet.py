@@ -38,19 +38,23 @@ def file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def scan(paths: list[str], columns: pl.Schema, row: str | None = None) -> pl.LazyFrame:
+def scan(
+    paths: list[str], columns: pl.Schema, row: str | None = None, file: str | None = None
+) -> pl.LazyFrame:
     """Rows of some Parquet files; a column that a file was written without is null.
 
     Args:
         row: name of a further column, the number of each row in the file if it is one file.
+        file: name of a further column, the path of each row's file.
     """
     if not paths:
-        return pl.LazyFrame(schema=columns)
+        return pl.LazyFrame(schema={**columns, **({file: pl.String()} if file else {})})
     return pl.scan_parquet(
         paths,
         schema=columns,
         glob=False,  # a path may hold what a pattern does
         row_index_name=row,
+        include_file_paths=file,
         missing_columns="insert",
         extra_columns="ignore",
     )

@@ -303,6 +303,27 @@ MUTANTS = (
         (f"{KAFKA}test_what_a_transaction_aborted_is_no_message_and_what_is_open_waits",),
     ),
     Mutant(
+        "a fold takes over the file of a root that has new events",
+        "acker/core/fold.py",
+        'pl.any_horizontal(pl.col("has_events", "has_arrived",',
+        'pl.any_horizontal(pl.col("has_arrived",',
+        ("tests/unit/test_fold.py::test_a_random_history_goes_in_frames_as_in_the_oracle",),
+    ),
+    Mutant(
+        "a fold takes over the file of an attempt that another one succeeds",
+        "acker/core/fold.py",
+        'pl.any_horizontal(pl.col("has_events", "has_arrived",',
+        'pl.any_horizontal(pl.col("has_events",',
+        ("tests/unit/test_fold.py::test_a_random_history_goes_in_frames_as_in_the_oracle",),
+    ),
+    Mutant(
+        "a fold takes over the file of a root that is too old",
+        "acker/core/fold.py",
+        "        | (is_pending & _expired(fold))\n",
+        "",
+        ("tests/unit/test_fold.py::test_a_random_history_goes_in_frames_as_in_the_oracle",),
+    ),
+    Mutant(
         "what has settled lies where a compaction deletes it",
         "acker/core/fold_job.py",
         'pl.when("live").then(number).alias("live_in")',

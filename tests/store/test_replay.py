@@ -74,7 +74,7 @@ def chosen(run, **conditions):
 
 def emissions(run, batch):
     """(source_partition, source_offset, attempt, replaces) of a replay's messages."""
-    return messages_of(run.store, batch).rows()
+    return sorted(messages_of(run.store, batch).rows())
 
 
 def overtaken(run, other, at_call):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from acker.core.events import LIVE, Event, LedgerRow, State
-from acker.core.fold import FoldInput, ledger_rows
+from acker.core.fold import FoldInput, ledger_rows, marked
 from acker.core.oracle import Ledger
 from acker.core.parquet import columns_of
 from acker.core.retry import delay_after
@@ -39,6 +39,9 @@ def agree(history: Scenario) -> None:
         assert after.turn is not None
         late, rows = fold(history, step, after.turn, live, before.settled)
         assert Counter(rows) == Counter(written(before, after))
+        stay = unchanged(history, step, after.turn, live, before.settled)
+        changed = [row for row in live if row not in stay]
+        assert Counter(fold(history, step, after.turn, changed, before.settled)[1] + stay) == Counter(rows)
         assert late == after.late
         before, live = after, tuple(row for row in rows if row.state in LIVE)
 
@@ -47,22 +50,38 @@ def fold(
     history: Scenario, step: Step, turn: Turn, live: Sequence[LedgerRow], settled: Sequence[LedgerRow]
 ) -> tuple[int, list[LedgerRow]]:
     """One fold as `acker.job` runs it: the late events, and the rows."""
+    found = ledger_rows(given(history, step, turn, live, settled))
+    return len(step.events) - found["events"].sum(), records(found)
+
+
+def unchanged(
+    history: Scenario, step: Step, turn: Turn, live: Sequence[LedgerRow], settled: Sequence[LedgerRow]
+) -> list[LedgerRow]:
+    """The live rows of which a fold takes for granted that it would write them again as they are."""
+    found = given(history, step, turn, live, settled)
+    return records(marked(found.live, found).filter(~pl.col("changes")).collect())
+
+
+def given(
+    history: Scenario, step: Step, turn: Turn, live: Sequence[LedgerRow], settled: Sequence[LedgerRow]
+) -> FoldInput:
+    """What a fold of a step reads."""
     attempts = [row.attempt for row in live] + [event.attempt or 1 for event in step.events]
-    found = ledger_rows(
-        FoldInput(
-            live=frame(live, LEDGER),
-            settled=frame(settled, LEDGER),
-            events=frame(step.events, EVENTS),
-            waiting=pl.LazyFrame({"root_id": list(step.waiting)}, {"root_id": pl.Int64}),
-            spouts=step.spouts,
-            delays=[delay_after(history.retry, n) for n in range(1, max(attempts, default=1) + 1)],
-            turn=turn,
-            timeouts=history.timeouts,
-            now=step.now,
-        )
+    return FoldInput(
+        live=frame(live, LEDGER),
+        settled=frame(settled, LEDGER),
+        events=frame(step.events, EVENTS),
+        waiting=pl.LazyFrame({"root_id": list(step.waiting)}, {"root_id": pl.Int64}),
+        spouts=step.spouts,
+        delays=[delay_after(history.retry, n) for n in range(1, max(attempts, default=1) + 1)],
+        turn=turn,
+        timeouts=history.timeouts,
+        now=step.now,
     )
-    rows = [LedgerRow(**{**row, "state": State(row["state"])}) for row in found.select(COLUMNS).to_dicts()]
-    return len(step.events) - found["events"].sum(), rows
+
+
+def records(rows: pl.DataFrame) -> list[LedgerRow]:
+    return [LedgerRow(**{**row, "state": State(row["state"])}) for row in rows.select(COLUMNS).to_dicts()]
 
 
 def frame(records: Iterable[LedgerRow | Event], table: str) -> pl.LazyFrame:

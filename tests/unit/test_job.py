@@ -9,8 +9,11 @@ from operator import itemgetter
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from acker.core import fold_job, live
 from acker.core.checksums import events_with_checksum
 from acker.core.delta import Store, append_rows, files_of, query
 from acker.core.errors import StoreError
@@ -129,6 +132,95 @@ def test_rows_that_settled_lie_apart_from_those_that_live_on(store: Store) -> No
     _, after = folded(0)
     assert ledger_of(store, "live_in = 1") == Counter(after.live)
     assert ledger_of(store, "live_in IS NULL") == Counter(after.settled)
+
+
+def live_files(store: Store) -> list[str]:
+    """The files of the newest fold's live rows."""
+    return sorted(files_of(store.require(LEDGER), f"live_in = {newest_fold(store).number}"))
+
+
+def now(store: Store) -> list[tuple[int, str, int]]:
+    """(source_offset, state, fold that wrote it) of the live rows, as the docs have the query."""
+    sql = "SELECT * FROM l WHERE root_id IS NOT NULL AND live_in = (SELECT max(fold) FROM l)"
+    rows = query(sql, l=store.require(LEDGER))
+    return sorted((row["source_offset"], row["state"], row["fold"]) for row in rows)
+
+
+def log(store: Store, batch: int, *events: Event) -> None:
+    """Log a batch of both components."""
+    rows = rows_of([replace(event, batch=batch) for event in events], batch)
+    append_rows(store.require(EVENTS), rows, "test", batch)
+
+
+def idle(store: Store, number: int, **fields: object) -> FoldRequest:
+    """A fold after those of both steps, which has no events."""
+    return replace(request(store, 2, **fields), now=HISTORY.steps[1].now + timedelta(seconds=number))
+
+
+@pytest.fixture
+def in_flight(store: Store) -> Store:
+    """After the folds of both steps: message 3 is in flight, in a file of its own."""
+    for number in (1, 2):
+        run_fold(request(store, number))
+    assert now(store) == [(3, "pending", 2)]
+    return store
+
+
+def test_an_idle_fold_writes_no_live_row(in_flight: Store) -> None:
+    before, bytes_before = live_files(in_flight), sizes(in_flight)
+    for number in range(3, 6):
+        fold, is_ours = run_fold(idle(in_flight, number))
+        assert (fold.number, is_ours, fold_counts(fold)) == (number, True, {"pending": 1, "late": 0})
+        assert (now(in_flight), live_files(in_flight)) == ([(3, "pending", 2)], before)
+    assert len(sizes(in_flight).keys() - bytes_before.keys()) == 3  # its own row
+
+
+def sizes(store: Store) -> dict[str, int]:
+    """Path of each data file of the ledger, also of those that no version names -> its bytes."""
+    return {str(path): path.stat().st_size for path in Path(store.path(LEDGER)).rglob("*.parquet")}
+
+
+def test_a_fold_writes_the_files_anew_in_which_something_happened_and_takes_over_the_others(
+    in_flight: Store,
+) -> None:
+    log(in_flight, 3, init(4, A), init(5, B))
+    run_fold(replace(request(in_flight, 2), logged={SOURCE: 3, "words": 3}))
+    assert now(in_flight) == [(3, "pending", 2), (4, "pending", 3), (5, "pending", 3)]
+    two = live_files(in_flight)
+    assert len(two) == 2
+    log(in_flight, 4, ack(4, [A]))
+    run_fold(replace(request(in_flight, 2), logged={SOURCE: 4, "words": 4}))
+    assert now(in_flight) == [(3, "pending", 2), (5, "pending", 4)]
+    assert len(set(live_files(in_flight)) & set(two)) == 1
+
+
+def test_many_small_files_of_live_rows_become_one(in_flight: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_TAKEN_OVER", 3)
+    for batch in range(3, 13):
+        log(in_flight, batch, init(batch + 1, A))
+        run_fold(replace(request(in_flight, 2), logged={SOURCE: batch, "words": batch}))
+        assert len(live_files(in_flight)) <= 4
+    assert [offset for offset, *_ in now(in_flight)] == list(range(3, 14))
+
+
+def test_many_live_rows_are_written_into_several_files_by_age(
+    in_flight: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (live, fold_job):
+        monkeypatch.setattr(module, "ROWS_OF_A_FILE", 2)
+    events = [init(offset, A) for offset in range(4, 9)]
+    log(in_flight, 3, *events)
+    run_fold(replace(request(in_flight, 2), logged={SOURCE: 3, "words": 3}))
+    assert len(live_files(in_flight)) == 4
+    assert [offset for offset, *_ in now(in_flight)] == list(range(3, 9))
+
+
+def test_live_rows_of_a_store_whose_log_does_not_tell_of_files_are_written_anew(in_flight: Store) -> None:
+    table = in_flight.require(LEDGER)
+    table.alter.set_table_properties({"delta.dataSkippingStatsColumns": "reason"})
+    write_deltalake(table, pa.table(table.to_pyarrow_table()), mode="overwrite")
+    run_fold(idle(in_flight, 3))
+    assert now(in_flight) == [(3, "pending", 3)]
 
 
 def test_a_fold_is_read_as_it_was_although_a_later_one_was_compacted_since(store: Store) -> None:
