@@ -255,3 +255,19 @@ def test_files_go_of_which_the_log_has_forgotten_that_they_were_removed(place, r
     run_cycle(run)
     assert place.rows("doubled") == [(2,), (4,), (6,), (8,)]
     assert audit_report(run.topology, run.store).passed
+
+
+def test_live_rows_that_idle_folds_took_over_are_read_by_spark_and_survive_maintenance(place, run, states):
+    run_spout(run, run.topology.components["numbers"])
+    for _ in range(3):
+        newest = fold(run)
+    ledger = place.spark.read.format("delta").load(run.store.path("ledger"))
+    live = ledger.where(f"live_in = {newest.number}").select("source_offset", "state", "fold")
+    assert sorted(map(tuple, live.collect())) == [(number, "pending", 1) for number in (1, 2, 3)]
+    assert ledger.where("root_id IS NOT NULL").count() == 3
+    compact(run)
+    vacuum(run, retention_hours=0)
+    assert [state for _, _, state in states(run)] == 3 * ["pending"]
+    run_cycle(run)
+    assert [state for _, _, state in states(run)] == 3 * ["acked"]
+    assert audit_report(run.topology, run.store).passed

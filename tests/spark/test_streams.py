@@ -138,3 +138,15 @@ def test_a_batch_that_is_written_twice_is_there_once_and_vacuum_takes_the_rest(w
     left = sorted(map(str, folder.glob("b*/*.parquet")))
     assert left == sorted(files_of(store.require("streams/typed")))
     assert read(1, 2, 3) == [(1,), (3,)]
+
+
+def test_of_a_stream_that_somebody_rewrote_only_the_batches_meant_are_read(
+    place, write, read, store
+):
+    for batch in (1, 2, 3):
+        write(batch, "n bigint", (batch,), (batch * 10,))
+    store.require("streams/typed").optimize.compact()
+    assert read(1, 3) == [(1,), (10,), (3,), (30,)]
+    found = rows(place.spark, Snapshot(store), "typed", [2]).select("n", "_metadata.file_name").collect()
+    assert sorted(row.n for row in found) == [2, 20]
+    assert len({row.file_name for row in found}) == 1
