@@ -91,7 +91,7 @@ class SpoutComponent(Component):
         """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
         wanted = messages_of(work.journal.store, work.batch)
         read = self.source.read_positions(work.spark, positions_of(wanted), history(work.journal, self.name))
-        named = _with_late(work, wanted).rename("_{}".format)
+        named = _with_late(work, wanted).select(pl.all().name.prefix("_"))
         asked = work.spark.createDataFrame(named.to_arrow())
         found = read.withColumn("_found", F.lit(True))
         joined = F.broadcast(asked).join(found, ["_source_partition", "_source_offset"], "left")

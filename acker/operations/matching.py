@@ -198,7 +198,7 @@ def _partners(topology: Topology, fold: Fold, trim: Trim, chosen: pl.DataFrame) 
     if groups.is_empty():
         return chosen.clear()
     current = current_rows(fold)
-    members = current.join(groups.rename("joined").to_frame().lazy(), on="joined", how="semi")
+    members = current.join(groups.alias("joined").to_frame().lazy(), on="joined", how="semi")
     others = members.select(MESSAGE).unique().join(chosen.lazy(), on=MESSAGE, how="anti")
     newest = newest_of(fold, current.join(others, on=MESSAGE, how="semi"))
     columns = [name for name in chosen.columns if name not in ("replaces", "acked_with", "gone")]
@@ -216,7 +216,7 @@ def _partners(topology: Topology, fold: Fold, trim: Trim, chosen: pl.DataFrame) 
 def _grouped(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of messages with `group`, the same for all that settled together; null of one alone."""
     links = rows.select(root_id="acked_with", joined="joined").drop_nulls()
-    labels = connected(links).rename({"root_id": "own", "joined": "group"})
+    labels = connected(links).select(own="root_id", group="joined")
     mine = rows.with_columns(own=pl.coalesce("acked_with", "joined"))
     found = mine.join(labels, on="own", how="left", maintain_order="left")
     return found.with_columns(group=pl.coalesce("group", "own"))

@@ -140,9 +140,7 @@ def test_a_batch_that_is_written_twice_is_there_once_and_vacuum_takes_the_rest(w
     assert read(1, 2, 3) == [(1,), (3,)]
 
 
-def test_of_a_stream_that_somebody_rewrote_only_the_batches_meant_are_read(
-    place, write, read, store
-):
+def test_of_a_stream_that_somebody_rewrote_only_the_batches_meant_are_read(place, write, read, store):
     for batch in (1, 2, 3):
         write(batch, "n bigint", (batch,), (batch * 10,))
     store.require("streams/typed").optimize.compact()
