@@ -94,8 +94,10 @@ class Soak:
                 if session is not None:
                     # Spark's VACUUM refuses a retention below a week otherwise.
                     session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-                run = tasks.open_run("soaked", session)
-                return step(replace(run, clock=lambda: self.now, on_step=on_step))
+                run = replace(tasks.open_run("soaked"), clock=lambda: self.now, on_step=on_step)
+                if session is not None:
+                    run = replace(run, connect=lambda session=session: session)  # type: ignore[misc]
+                return step(run)
             except CutShort:
                 continue
             finally:

@@ -36,10 +36,10 @@ def build(manifest: Manifest) -> DAG:
 
 
 def _maintain_task(manifest: Manifest, name: str) -> Any:
-    def step(spark: Any) -> dict[str, int]:
+    def step(connect: Any) -> dict[str, int]:
         from acker.airflow import tasks
 
         work: Callable[[Any], dict[str, int]] = getattr(tasks, name)
-        return work(tasks.open_run(manifest.name, spark))
+        return work(tasks.open_run(manifest.name, connect))
 
     return spark_task(name, step)

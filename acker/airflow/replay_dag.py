@@ -135,11 +135,11 @@ def _select_task(manifest: Manifest) -> Any:
 
 
 def _emit_task(manifest: Manifest) -> Any:
-    def step(spark: Any) -> dict[str, int]:
+    def step(connect: Any) -> dict[str, int]:
         from acker.airflow import tasks
 
         context = get_current_context()
-        run, params, dag_run = tasks.open_run(manifest.name, spark), context["params"], context["dag_run"]
+        run, params, dag_run = tasks.open_run(manifest.name, connect), context["params"], context["dag_run"]
         who = dag_run.triggering_user_name or "airflow"
         return tasks.replay_by_hand(run, params, who, dag_run.run_id)
 

@@ -66,10 +66,10 @@ def _schedule(manifest: Manifest) -> Any:
 
 
 def _component_task(manifest: Manifest, component: ComponentManifest) -> Any:
-    def step(spark: Any) -> dict[str, Any]:
+    def step(connect: Any) -> dict[str, Any]:
         from acker.airflow import tasks
 
-        run = tasks.open_run(manifest.name, spark)
+        run = tasks.open_run(manifest.name, connect)
         if component.inputs:
             return tasks.run_bolt(run, component.name, waits_for_held_batches())
         return tasks.read_source(run, component.name)
@@ -86,10 +86,10 @@ def _component_task(manifest: Manifest, component: ComponentManifest) -> Any:
 
 
 def _publish_task(manifest: Manifest, stream: str) -> Any:
-    def step(spark: Any) -> dict[str, int]:
+    def step(connect: Any) -> dict[str, int]:
         from acker.airflow import tasks
 
-        return tasks.publish(tasks.open_run(manifest.name, spark), stream)
+        return tasks.publish(tasks.open_run(manifest.name, connect), stream)
 
     return spark_task(
         f"publish_{stream}",

@@ -5,6 +5,7 @@ step returns counts, which are empty where there was nothing to do.
 """
 
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -38,12 +39,12 @@ Counts = dict[str, int]
 log = logging.getLogger(__name__)
 
 
-def open_run(topology: str, spark: SparkSession | None = None) -> Run:
+def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -> Run:
     """A run of a registered topology against the deployment's store, with its steps in the task's log.
 
     Args:
         topology: its name.
-        spark: the session; None for a step that needs none.
+        connect: gives the Spark session, when the step first needs it; None: one of the deployment's.
     """
     settings = Settings.from_env()
     look_up_with(_kafka_connection)
@@ -53,11 +54,11 @@ def open_run(topology: str, spark: SparkSession | None = None) -> Run:
 
     def connected() -> SparkSession:
         # Spark's client imports pandas and gRPC, which takes longer than a fold, and a fold needs neither.
-        from acker.runtime.sessions import connect
+        from acker.runtime import sessions
 
-        return spark or connect(settings)
+        return sessions.connect(settings)
 
-    return Run(found, store, connected, on_step=_log_step)
+    return Run(found, store, connect or connected, on_step=_log_step)
 
 
 def _kafka_connection(name: str) -> dict[str, Any] | None:

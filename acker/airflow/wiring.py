@@ -4,6 +4,7 @@ Nothing here imports Spark or a topology. The tasks do, when they run.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -82,19 +83,24 @@ def dag_of(manifest: Manifest, kind: str, schedule: Any, doc: str, **options: An
 def spark_task(task_id: str, step: Callable[..., dict[str, Any]], **options: Any) -> Any:
     """A task with a Spark session of its own; it is skipped where `step` finds nothing to do, or waits.
 
+    The session is made when the step first needs one. One that finds nothing to do needs none.
+
     Args:
         task_id: the task's name.
-        step: called with the session; returns counts, which go to the outlets as metadata.
+        step: called with what makes the session; returns counts, which go to the outlets as metadata.
         options: of the operator.
     """
 
     @task(task_id=task_id, **options)
     def run_step() -> dict[str, Any]:
-        from acker.runtime.sessions import session
+        def connect() -> Any:
+            from acker.runtime.sessions import session
+
+            return stack.enter_context(session(Settings.from_env(), _spark_url()))
 
         try:
-            with session(Settings.from_env(), _spark_url()) as spark:
-                return report(step(spark))
+            with ExitStack() as stack:
+                return report(step(connect))
         except BatchHeld as held:
             raise AirflowSkipException(str(held)) from held
 

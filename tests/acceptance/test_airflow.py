@@ -230,7 +230,7 @@ def test_a_large_replay_is_done_once_it_is_approved(airflow):
 def test_an_outage_of_three_timeouts_brings_no_replays(airflow):
     write_deltalake(str(airflow.folder / "numbers"), pa.table({"id": [5, 6]}), mode="append")
     session = connect(airflow.stack.settings)
-    run = tasks.open_run("squares", session)
+    run = tasks.open_run("squares", lambda: session)
     tasks.read_source(run, "numbers")
     tasks.fold(run)
     session.stop()

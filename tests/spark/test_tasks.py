@@ -53,7 +53,7 @@ def run(place, monkeypatch):
     monkeypatch.setenv("NUMBERS", place.add("numbers", id=[1, 2, 3, 4, 5]))
     monkeypatch.setenv("PIPELINE_HOME", place.path("home"))
     monkeypatch.setenv("PIPELINE_TOPOLOGIES", "plain:topology")
-    return tasks.open_run("plain", place.spark)
+    return tasks.open_run("plain", lambda: place.spark)
 
 
 def test_a_spout_says_that_it_is_held_back(run: Run, caplog):
