@@ -15,19 +15,23 @@ from bench.command import exit_with
 from bench.cycle import measure_cycle
 from bench.fold import measure_fold, measure_history
 from bench.kafka import measure_kafka, measure_replay
+from bench.large import Figure, measure_by_hand, measure_idle, measure_selection
 from bench.pairs import Measure
 from bench.tax import measure_tax
 
 
 def main() -> int:
     """Run what the arguments name, or everything. Returns 0 where every ratio is within its bound."""
-    measures: dict[str, Callable[[SparkSession, Path, int], Measure]] = {
+    measures: dict[str, Callable[[SparkSession, Path, int], Measure | Figure]] = {
         "cycle": measure_cycle,
         "tax": measure_tax,
         "fold": measure_fold,
         "history": measure_history,
         "kafka": measure_kafka,
         "replay": measure_replay,
+        "selection": measure_selection,
+        "by_hand": measure_by_hand,
+        "idle": measure_idle,
     }
     names = sys.argv[1:] or list(measures)
     unknown = [name for name in names if name not in measures]
@@ -40,12 +44,11 @@ def main() -> int:
     settings = Settings.from_env()
     folder = settings.home / "bench"
     shutil.rmtree(folder, ignore_errors=True)
-    results: list[Measure] = []
+    results: list[Measure | Figure] = []
     with owned_session(settings) as spark:
         for name in names:
             result = measures[name](spark, folder / name, rounds)
-            print(f"{name}: {result.ratio} (at most {result.at_most})", flush=True)
-            print(f"  {result.numerator_seconds} s ÷ {result.denominator_seconds} s", flush=True)
+            print(f"{name}: {result}", flush=True)
             results.append(result)
             shutil.rmtree(folder / name)
     report = Path(settings.home) / "bench.json"

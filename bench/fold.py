@@ -94,7 +94,7 @@ def measure_history(
     It takes half a second, so it is done in three times as many rounds as the others.
     """
     rounds *= 3
-    copies = [_copies(_with_history(spark, folder, count), folder, rounds + 1) for count in settled]
+    copies = [_copies(with_history(spark, folder, count), folder, rounds + 1) for count in settled]
 
     def once(store: Store) -> None:
         assert _fold(store, SETTLED_FOLDS + 1)["acked"] == NEW_ROOTS
@@ -111,8 +111,12 @@ def _copies(store: Store, folder: Path, count: int) -> list[Store]:
     return copies
 
 
-def _with_history(spark: SparkSession, folder: Path, settled: int) -> Store:
-    """A store whose ledger holds `settled` acked roots of earlier folds, and new events."""
+def with_history(spark: SparkSession, folder: Path, settled: int, new: bool = True) -> Store:
+    """A store whose ledger holds `settled` acked roots of earlier folds.
+
+    Args:
+        new: whether there are new events as well.
+    """
     store = Store(str(folder), f"history{settled}")
     store.create()
     each = settled // SETTLED_FOLDS
@@ -141,7 +145,8 @@ def _with_history(spark: SparkSession, folder: Path, settled: int) -> Store:
         rows = own.unionByName(roots, allowMissingColumns=True)
         stamped = rows.withColumn("live_in", F.lit(None).cast("bigint"))
         append(stamped, store.path(LEDGER), APP, fold)
-    _append_events(store, spark, NEW_ROOTS, 2, batch=SETTLED_FOLDS + 1)
+    if new:
+        _append_events(store, spark, NEW_ROOTS, 2, batch=SETTLED_FOLDS + 1)
     return store
 
 

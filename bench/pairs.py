@@ -16,6 +16,10 @@ class Measure:
     numerator_seconds: list[float]
     denominator_seconds: list[float]
 
+    def __str__(self) -> str:
+        times = f"{self.numerator_seconds} s ÷ {self.denominator_seconds} s"
+        return f"{self.ratio} (at most {self.at_most})\n  {times}"
+
     @property
     def within(self) -> bool:
         """Whether the ratio is within its bound."""
