@@ -15,7 +15,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
-from acker.core.delta import commit_once
+from acker.core.delta import REFUSED, commit_once, said, unwritten
 from acker.core.schemas import STREAM_PROPERTIES
 
 ROWS = "rows"  # what the note of a commit calls the number of rows that it brought
@@ -102,9 +102,16 @@ def rows_of_newest_write(table: DeltaTable, among: int) -> int:
 
 
 def write_file(path: str, rows: pa.Table) -> File:
-    """Write rows into a file of their own below a table's folder, which no version of the table names yet."""
+    """Write rows into a file of their own below a table's folder, which no version of the table names yet.
+
+    Raises:
+        StoreError: they could not be written.
+    """
     system, name = PyFileSystem(DeltaStorageHandler(path)), f"{uuid4().hex}.parquet"
-    pq.write_table(rows, name, filesystem=system, compression="zstd")
+    try:
+        pq.write_table(rows, name, filesystem=system, compression="zstd")
+    except REFUSED as error:
+        raise unwritten(path, error, f"The rows did not go into {path}: {said(error)}") from error
     (written,) = system.get_file_info([name])
     return File(name, written.size, written.mtime_ns // 1_000_000, rows.num_rows)
 

@@ -25,7 +25,7 @@ from acker.core.schemas import SCHEMAS
 
 RECOVERY_HINT = 'See "Damage and the way out" in docs/how-to/damage.md.'
 
-_REFUSED = (DeltaError, OSError)  # the second where the log cannot be written, as on a full disk
+REFUSED = (DeltaError, OSError)  # the second where the log cannot be written, as on a full disk
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)")  # as Rust quotes the system
 _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -78,7 +78,7 @@ def said(error: Exception) -> str:
     return f"{' '.join(line.strip() for line in lines).rstrip('. ')}."
 
 
-def _unwritten(path: str, error: Exception, otherwise: str) -> StoreError:
+def unwritten(path: str, error: Exception, otherwise: str) -> StoreError:
     """What to raise where a table could not be written.
 
     Args:
@@ -165,10 +165,10 @@ def append_new(table: DeltaTable, rows: Any) -> None:
     """
     try:
         write_deltalake(table, rows, mode="append")
-    except _REFUSED as error:
+    except REFUSED as error:
         path = path_of(table)
         otherwise = f"The rows did not go into {path}: {said(error)} Run the command again."
-        raise _unwritten(path, error, otherwise) from error
+        raise unwritten(path, error, otherwise) from error
 
 
 def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> bool:
@@ -238,14 +238,14 @@ def commit_once(
             return False
         try:
             commit(table, once)
-        except _REFUSED as error:
+        except REFUSED as error:
             newest = open_table(path)
             if _is_there(newest, free):
                 return False
             if tries_left and newest is not None and (table is None or newest.version() > table.version()):
                 continue
             which = ", ".join(f"{app} {number}" for app, number in numbers.items())
-            raise _unwritten(
+            raise unwritten(
                 path,
                 error,
                 f"The commit {which} did not go into {path}: {said(error)} Run the command again.",
@@ -327,10 +327,10 @@ class Store:
                     partition_by=list(schema.partition_by),
                     configuration=schema.table_properties(),
                 )
-            except _REFUSED as error:
+            except REFUSED as error:
                 if self.open(name) is None:  # else another client was faster
                     path = self.path(name)
-                    raise _unwritten(
+                    raise unwritten(
                         path, error, f"The table {path} cannot be created: {said(error)}"
                     ) from error
 
@@ -342,8 +342,8 @@ class Store:
         """
         try:
             return change(self.require(table))
-        except _REFUSED as error:
-            raise _unwritten(
+        except REFUSED as error:
+            raise unwritten(
                 self.path(table),
                 error,
                 f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {RECOVERY_HINT}",

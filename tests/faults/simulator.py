@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from acker.batches.run import Run
-from acker.core.delta import Store, in_batches, query
+from acker.core.delta import Store, in_batches, last_number, query
 from acker.core.events import Event, Kind, LedgerRow, State
-from acker.core.ledger import newest_fold, read_fold, unfolded
+from acker.core.ledger import APP, newest_fold, read_fold, unfolded
 from acker.core.oracle import Ledger, fold
 from acker.core.schemas import is_tuple, stream
 from acker.operations.fold import waiting_batches
@@ -87,11 +87,7 @@ class Follower:
         found = []
         for number in range(self.ledger.fold + 1, self.known + 1):
             before, self.ledger = self.ledger, self._folded(store, number)
-            rows = query(
-                f"SELECT * FROM ledger WHERE fold = {number} AND root_id IS NOT NULL",
-                ledger=store.require("ledger"),
-            )
-            ours, theirs = Counter(written(before, self.ledger)), Counter(map(_row, rows))
+            ours, theirs = Counter(written(before, self.ledger)), Counter(map(_row, _rows(store, number)))
             found += [f"fold {number} lacks {row}" for row in (ours - theirs).elements()]
             found += [f"fold {number} must not have {row}" for row in (theirs - ours).elements()]
         return found
@@ -111,6 +107,15 @@ class Follower:
             waiting=_waiting(Run(topology, store, connect), this.logged) if topology.timeouts.turns else (),  # type: ignore[arg-type]
             spouts=[spout.name for spout in topology.spouts],
         )
+
+
+def _rows(store: Store, fold: int) -> list[dict[str, Any]]:
+    """Rows that a fold settled, and those that were live in it, which it may have taken over from others."""
+    ledger = store.require("ledger")
+    while last_number(ledger, APP) > fold:
+        ledger.load_as_version(ledger.version() - 1)
+    its = f"live_in = {fold} OR (live_in IS NULL AND fold = {fold})"
+    return query(f"SELECT * FROM ledger WHERE root_id IS NOT NULL AND ({its})", ledger=ledger)
 
 
 def _row(row: dict[str, Any]) -> LedgerRow:
