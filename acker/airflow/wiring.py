@@ -83,7 +83,7 @@ def dag_of(manifest: Manifest, kind: str, schedule: Any, doc: str, **options: An
 def spark_task(task_id: str, step: Callable[..., dict[str, Any]], **options: Any) -> Any:
     """A task with a Spark session of its own; it is skipped where `step` finds nothing to do, or waits.
 
-    The session is made when the step first needs one. One that finds nothing to do needs none.
+    The session is made when the step first needs one: a bolt that finds nothing to do needs none.
 
     Args:
         task_id: the task's name.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -42,11 +42,6 @@ class Run:
         """The run's Spark session."""
         return self.connect()
 
-    @property
-    def spark_if_needed(self) -> SparkSession:
-        """The session for who may need none: it is made when something of it is first asked for."""
-        return cast(SparkSession, _SessionIfNeeded(self))
-
     def snapshot(self) -> Journal:
         """The store as it stands, with its journal. Each step takes one and hands it down."""
         return Journal(self.store, self.topology.roles)
@@ -54,11 +49,3 @@ class Run:
     def emit_progress(self, name: str, component: str, number: int, **detail: Any) -> None:
         """Report a step."""
         self.on_step(Step(name, component, number, detail))
-
-
-@dataclass(frozen=True)
-class _SessionIfNeeded:
-    run: Run
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.run.spark, name)

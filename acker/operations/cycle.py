@@ -134,7 +134,7 @@ def _plan_next(run: Run, journal: Journal, spout: SpoutComponent, limit: int | N
     room = min(rows, room_for_new(run.topology, journal, spout.name))
     if room <= 0:
         return None
-    planned = spout.source.next_range(run.spark_if_needed, history(journal, spout.name), room)
+    planned = spout.source.next_range(run.spark, history(journal, spout.name), room)
     if planned is None:
         return None
     check_json(spout.name, planned)

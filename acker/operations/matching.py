@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -23,6 +24,7 @@ from acker.topology.topology import Topology
 
 MOST_LISTED = 20  # messages of a dry run that are listed
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NONE = pl.DataFrame(schema={"spout": pl.String(), **EMISSIONS, "group": pl.Int64()})
 
 
@@ -155,12 +157,17 @@ def _condition(selection: Selection) -> pl.Expr:
     if selection.component is not None:
         terms.append(pl.col("component") == selection.component)
     if selection.since is not None:
-        terms.append(pl.col("emitted_at") >= selection.since)
+        terms.append(pl.col("emitted_at") >= _time(selection.since))
     if selection.until is not None:
-        terms.append(pl.col("emitted_at") <= selection.until)
+        terms.append(pl.col("emitted_at") <= _time(selection.until))
     if selection.reason is not None:
         terms.append(pl.col("reason").str.to_lowercase().str.contains(selection.reason.lower(), literal=True))
     return pl.all_horizontal(terms)
+
+
+def _time(value: datetime) -> pl.Expr:
+    """A time, which in UTC may lie beyond the years that Python's own reach."""
+    return pl.lit((value - _EPOCH) // timedelta(microseconds=1)).cast(pl.Datetime("us", "UTC"))
 
 
 def _pattern(glob: str) -> str:

@@ -57,9 +57,6 @@ class Spout(Protocol):
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """The range after those of `history`, of about `limit` messages; None where there is nothing new.
 
-        The session is made when something of it is first used, so one who finds nothing new without it
-        costs none.
-
         Raises:
             SourceError: the source cannot be read, or its messages cannot be told apart.
         """
