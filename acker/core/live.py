@@ -23,7 +23,7 @@ from acker.core.schemas import LEDGER, SCHEMAS
 
 (PARTITION,) = SCHEMAS[LEDGER].partition_by
 ROWS_OF_A_FILE = 500_000
-MOST_TAKEN_OVER = 32  # files; of more the smallest become one
+MOST_TAKEN_OVER = 32  # files that are not full; of more the smallest become one
 
 _COLUMNS = columns_of(LEDGER)
 _LOG: dict[str, pl.DataType | type[pl.DataType]] = {  # what the log says of a file
@@ -89,7 +89,8 @@ def divided(fold: Fold | None, marked: Callable[[pl.LazyFrame], pl.LazyFrame]) -
     found = files.join(each, on="uri", how="left").sort("num_records", descending=True, nulls_last=True)
     is_known = pl.all_horizontal(pl.col("num_records", "min.fold", "max.fold").is_not_null())
     stays = (is_known & ~pl.col("changes")).fill_null(False)
-    stays &= stays.cum_sum() <= MOST_TAKEN_OVER
+    is_small = pl.col("num_records") < ROWS_OF_A_FILE
+    stays &= ~is_small | ((stays & is_small).cum_sum() <= MOST_TAKEN_OVER)
     return LiveRows(
         [_live_file(row) for row in found.filter(stays).rows(named=True)],
         collect(scan(found.filter(~stays)["uri"].to_list(), _COLUMNS)),

@@ -213,6 +213,11 @@ def test_many_live_rows_are_written_into_several_files_by_age(
     run_fold(replace(request(in_flight, 2), logged={SOURCE: 3, "words": 3}))
     assert len(live_files(in_flight)) == 4
     assert [offset for offset, *_ in now(in_flight)] == list(range(3, 9))
+    monkeypatch.setattr(live, "MOST_TAKEN_OVER", 0)
+    before = live_files(in_flight)
+    run_fold(replace(request(in_flight, 2), logged={SOURCE: 3, "words": 3}))
+    assert len(set(live_files(in_flight)) & set(before)) == 2  # those that are full
+    assert [offset for offset, *_ in now(in_flight)] == list(range(3, 9))
 
 
 def test_live_rows_of_a_store_whose_log_does_not_tell_of_files_are_written_anew(in_flight: Store) -> None:
