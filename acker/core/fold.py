@@ -93,11 +93,14 @@ def marked(live: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
     events = fold.events.filter(pl.col("kind") != Kind.BATCH)
     roots = pl.concat([events.select("root_id"), events.select(root_id="joined")]).drop_nulls().unique()
     arrived = pl.concat([fold.inits, fold.losses]).select(_MESSAGE).unique()
-    rows = (
-        live.join(roots.with_columns(has_events=True), on="root_id", how="left")
-        .join(arrived.with_columns(has_arrived=True), on=_MESSAGE, how="left")
-        .join(fold.waiting.with_columns(waits=True), on="root_id", how="left")
-    )
+    told = {"has_events": (roots, ["root_id"]), "has_arrived": (arrived, _MESSAGE)}
+    rows = live
+    for name, (about, on) in (told | {"waits": (fold.waiting, ["root_id"])}).items():
+        found = collect(about)
+        if found.is_empty():  # then the columns on which it is joined need not be read
+            rows = rows.with_columns(pl.lit(None, pl.Boolean).alias(name))
+        else:
+            rows = rows.join(found.lazy().with_columns(pl.lit(True).alias(name)), on=on, how="left")
     is_pending, is_gone = pl.col("state") == State.PENDING, ~pl.col("spout").is_in(list(fold.spouts))
     changes = (
         pl.any_horizontal(pl.col("has_events", "has_arrived", "joined", "replaces").is_not_null())
