@@ -15,7 +15,7 @@ from bench.command import exit_with
 from bench.cycle import measure_cycle
 from bench.fold import measure_fold, measure_history
 from bench.kafka import measure_kafka, measure_replay
-from bench.large import Figure, measure_by_hand, measure_idle, measure_selection
+from bench.large import Figure, measure_idle, measure_selection
 from bench.pairs import Measure
 from bench.tax import measure_tax
 
@@ -30,7 +30,6 @@ def main() -> int:
         "kafka": measure_kafka,
         "replay": measure_replay,
         "selection": measure_selection,
-        "by_hand": measure_by_hand,
         "idle": measure_idle,
     }
     names = sys.argv[1:] or list(measures)

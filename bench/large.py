@@ -1,4 +1,4 @@
-"""Many messages: what a choice among them, a replay of them and a fold over them cost a client.
+"""Many messages: what a choice among them and a fold over them cost a client.
 
 Each is done in a process of its own, of which the seconds and the most memory are told.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 import polars as pl
 from pyspark.sql import SparkSession
 
-from acker.batches.run import Run
 from acker.core.checksums import events_with_checksum
 from acker.core.delta import Store, append_rows
 from acker.core.events import State
@@ -26,7 +25,6 @@ from acker.core.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.core.snapshot import Snapshot
 from acker.core.timeouts import Timeouts
 from acker.operations.matching import select
-from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
@@ -35,8 +33,6 @@ from bench.fold import NOW, SPOUT, with_history
 SETTLED = 10_000_000
 CHOSEN = 10_000
 SELECTION_SECONDS = 3.0
-REPLAYED = 5_000_000
-REPLAY_MB = 3_000.0
 LIVE = 20_000_000
 LIVE_BATCH = 2_000_000
 IDLE_MB = 2_000.0
@@ -68,12 +64,6 @@ def measure_selection(spark: SparkSession, folder: Path, rounds: int, settled: i
     store = with_history(spark, folder, settled, new=False)
     costs = [_cost(_select, store) for _ in range(rounds)]
     return _figure("selection", "s", SELECTION_SECONDS, costs)
-
-
-def measure_by_hand(spark: SparkSession, folder: Path, rounds: int, settled: int = REPLAYED) -> Figure:
-    """The most memory for the plans of a replay by hand of 5 M acked messages."""
-    store = with_history(spark, folder, settled, new=False)
-    return _figure("by hand", "MB", REPLAY_MB, [_cost(_plan_all, store)])
 
 
 def measure_idle(spark: SparkSession, folder: Path, rounds: int, live: int = LIVE) -> Figure:
@@ -123,15 +113,6 @@ def _topology(store: Store) -> Topology:
 def _select(store: Store) -> None:
     chosen = Selection(states=(State.ACKED,), limit=CHOSEN)
     assert select(_topology(store), Snapshot(store), chosen).count == CHOSEN
-
-
-def _plan_all(store: Store) -> None:
-    def no_spark() -> SparkSession:
-        raise AssertionError("a plan needs no Spark")
-
-    run = Run(_topology(store), store, no_spark)
-    matched, batches = plan_by_hand(run, Selection(states=(State.ACKED,)), "bench", "bench")
-    assert matched.count == sum(len(batch.replay) for batch in batches) == REPLAYED
 
 
 def _emit(store: Store, batch: int) -> None:
