@@ -1,4 +1,4 @@
-"""Commits of Parquet files that lie in a table's folder already, whoever wrote them there.
+"""Parquet files below a table's folder, and the commits that make them part of it.
 
 Until then no version of the table names them. What a write that was killed leaves is taken away by `vacuum`.
 """

@@ -12,6 +12,7 @@ import polars as pl
 
 from acker.core.events import FAILURES, LIVE, Kind, State
 from acker.core.links import connected
+from acker.core.messages import MESSAGE
 from acker.core.parquet import collect, columns_of
 from acker.core.schemas import LEDGER
 from acker.core.timeouts import Timeouts, Turn
@@ -21,7 +22,6 @@ TWICE = "emitted twice"
 SPOUT_GONE = "spout is no longer in the topology"
 PARTNER_SETTLED = "joined with a message that has settled"
 
-_MESSAGE = ["spout", "source_partition", "source_offset"]
 _MICROSECOND = timedelta(microseconds=1)
 _TYPES = columns_of(LEDGER)
 
@@ -90,10 +90,9 @@ def marked(live: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
     Where nothing has, the fold would write the row again as it is. Messages that settle together are looked
     at each time.
     """
-    events = fold.events.filter(pl.col("kind") != Kind.BATCH)
-    roots = pl.concat([events.select("root_id"), events.select(root_id="joined")]).drop_nulls().unique()
-    arrived = pl.concat([fold.inits, fold.losses]).select(_MESSAGE).unique()
-    told = {"has_events": (roots, ["root_id"]), "has_arrived": (arrived, _MESSAGE)}
+    roots = pl.concat([fold.events.select("root_id"), fold.events.select(root_id="joined")])
+    arrived = pl.concat([fold.inits, fold.losses]).select(MESSAGE).unique()
+    told = {"has_events": (roots.drop_nulls().unique(), ["root_id"]), "has_arrived": (arrived, MESSAGE)}
     rows = live
     for name, (about, on) in (told | {"waits": (fold.waiting, ["root_id"])}).items():
         found = collect(about)
@@ -112,7 +111,7 @@ def marked(live: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
 
 def _decided(fold: FoldInput) -> pl.DataFrame:
     """One row per root that was emitted or lost, with its `state`, `superseded` and `rejected` (bool)."""
-    roots = _balances(fold).join(_successors(fold), on=_MESSAGE, how="left")
+    roots = _balances(fold).join(_successors(fold), on=MESSAGE, how="left")
     roots = roots.join(_reports(fold), on="root_id", how="left")
     roots = roots.join(fold.waiting.with_columns(waits=True), on="root_id", how="left")
     is_lost = pl.col("inits") == 0
@@ -144,7 +143,7 @@ def _decided(fold: FoldInput) -> pl.DataFrame:
     failed = (pl.col("state") == State.FAILED) & ~pl.col("superseded")
     rows = roots.select(
         "root_id",
-        *_MESSAGE,
+        *MESSAGE,
         "attempt",
         "state",
         *(pl.when(is_lost).then(0).otherwise(name).alias(name) for name in ("ack_val", "outstanding")),
@@ -186,11 +185,11 @@ def _replaced_together(
     acked = fold.settled.filter((pl.col("state") == State.ACKED) & pl.col("joined").is_not_null())
     there = acked.join(replacing.lazy(), left_on="root_id", right_on="replaces", how="semi")
     members = acked.join(there, on="joined", how="semi").select(
-        *_MESSAGE, replaces="root_id", group="joined", acked_in="attempt"
+        *MESSAGE, replaces="root_id", group="joined", acked_in="attempt"
     )
     groups = (
         members.join(replacing.lazy(), on="replaces", how="left")
-        .join(_ends(decided, others, fold), on=_MESSAGE, how="left")
+        .join(_ends(decided, others, fold), on=MESSAGE, how="left")
         .with_columns(missing=pl.col("root_id").is_null())
         .with_columns(end=pl.when(pl.col("missing") & (pl.col("ended_in") > pl.col("acked_in"))).then("end"))
         .with_columns(
@@ -222,15 +221,15 @@ def _replaced_together(
 
 def _ends(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.LazyFrame:
     """Per message that is given up or lost and not in flight: in which attempt, and a sentence's `end`."""
-    columns = [*_MESSAGE, "attempt", "state"]
+    columns = [*MESSAGE, "attempt", "state"]
     now = pl.concat([decided.select(columns), others.select(columns)]).lazy()
     ended = pl.concat([fold.settled.select(columns), now.cast({"attempt": pl.Int32})])
-    named = pl.format("{}:{}:{}, which is {}", *_MESSAGE, "state")
+    named = pl.format("{}:{}:{}, which is {}", *MESSAGE, "state")
     return (
         ended.filter(pl.col("state").is_in([State.DEAD_LETTER, State.LOST]))
-        .join(now.filter(pl.col("state").is_in(LIVE)), on=_MESSAGE, how="anti")
+        .join(now.filter(pl.col("state").is_in(LIVE)), on=MESSAGE, how="anti")
         .sort("attempt", "state")
-        .group_by(_MESSAGE, maintain_order=True)
+        .group_by(MESSAGE, maintain_order=True)
         .agg(ended_in=pl.col("attempt").last(), end=named.last())
     )
 
@@ -247,7 +246,7 @@ def _settled_together(decided: pl.DataFrame, links: pl.DataFrame) -> pl.DataFram
     attempts = decided.filter(pl.col("state") != State.LOST).drop("joined")
     members = groups.join(attempts, on="root_id", how="left").sort("root_id")
     state, in_flight = pl.col("state"), pl.col("state").is_in([State.PENDING, State.ACKED])
-    name = pl.format("{}:{}:{}", *_MESSAGE)
+    name = pl.format("{}:{}:{}", *MESSAGE)
     why = pl.format("joined with {}: {}", name, "reason")
     groups = members.group_by("joined").agg(
         (state == State.ACKED).all(ignore_nulls=False).alias("complete"),
@@ -277,7 +276,7 @@ def _settled_together(decided: pl.DataFrame, links: pl.DataFrame) -> pl.DataFram
 def _balances(fold: FoldInput) -> pl.LazyFrame:
     """Per root that was emitted or lost: sums and counts of its events, and its message."""
     kind = pl.col("kind")
-    description = [*_MESSAGE, "attempt", "batch", "replaces", "emitted_at"]
+    description = [*MESSAGE, "attempt", "batch", "replaces", "emitted_at"]
     columns = ["root_id", "kind", "ack_val", "outstanding", "turn", "events", *description]
     starts = kind.is_in([Kind.INIT, Kind.RESET])  # of all events these alone start the time again
     events = fold.events.with_columns(
@@ -332,9 +331,9 @@ def _reports(fold: FoldInput) -> pl.LazyFrame:
 
 def _successors(fold: FoldInput) -> pl.LazyFrame:
     """Per message that was emitted more than once, its highest attempt in flight."""
-    both = pl.concat([fold.pending.select(*_MESSAGE, "attempt"), fold.inits.select(*_MESSAGE, "attempt")])
+    both = pl.concat([fold.pending.select(*MESSAGE, "attempt"), fold.inits.select(*MESSAGE, "attempt")])
     later = both.filter(pl.col("attempt") > 1)
-    return later.group_by(_MESSAGE).agg(pl.col("attempt").max().alias("successor"))
+    return later.group_by(MESSAGE).agg(pl.col("attempt").max().alias("successor"))
 
 
 def _expired(fold: FoldInput) -> pl.Expr:
@@ -371,7 +370,7 @@ def _followers(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
     again = pl.col("delay").is_not_null() & ~pl.col("rejected")
     return failed.select(
         "root_id",
-        *_MESSAGE,
+        *MESSAGE,
         (pl.col("attempt") + again.cast(pl.Int32)).alias("attempt"),
         pl.when(again).then(pl.lit(State.RETRYING)).otherwise(pl.lit(State.DEAD_LETTER)).alias("state"),
         *(pl.when(again).then(0).otherwise(name).alias(name) for name in ("ack_val", "outstanding")),
@@ -392,14 +391,14 @@ def _still_retrying(fold: FoldInput) -> pl.DataFrame:
     arrived = (
         pl.concat([fold.inits, fold.losses])
         .filter(pl.col("attempt") > 1)
-        .group_by(_MESSAGE)
+        .group_by(MESSAGE)
         .agg(pl.col("attempt").max().alias("arrived"))
     )
-    waiting = fold.live.filter(pl.col("state") == State.RETRYING).join(arrived, on=_MESSAGE, how="left")
+    waiting = fold.live.filter(pl.col("state") == State.RETRYING).join(arrived, on=MESSAGE, how="left")
     gone = ~pl.col("spout").is_in(list(fold.spouts))
     rows = waiting.filter((pl.col("arrived") < pl.col("attempt")).fill_null(True)).select(
         "root_id",
-        *_MESSAGE,
+        *MESSAGE,
         "attempt",
         pl.when(gone).then(pl.lit(State.LOST)).otherwise("state").alias("state"),
         "ack_val",

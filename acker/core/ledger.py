@@ -11,12 +11,12 @@ from deltalake import DeltaTable
 from acker.core.delta import RECOVERY_HINT, Store, files_of, last_number, path_of, query
 from acker.core.errors import StoreError
 from acker.core.events import State
+from acker.core.messages import MESSAGE
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import LEDGER
 from acker.core.timeouts import Turn
 
 APP = "fold"
-MESSAGE = ["spout", "source_partition", "source_offset"]  # the columns that name one
 
 # The ledger now: the newest fold's live rows and every settled row. In both dialects, Spark's and
 # DataFusion's; {fold} is the number of the newest fold.

@@ -9,6 +9,9 @@ from acker.core.errors import UnknownMessage
 from acker.core.names import did_you_mean
 from acker.core.quoting import check_text, sql_text
 
+MESSAGE = ("spout", "source_partition", "source_offset")  # the columns that name one
+POSITION = MESSAGE[1:]  # of them those that name it within its spout
+
 _OFFSET = re.compile("-?[0-9]{1,19}")
 _OFFSETS = range(-(2**63), 2**63)
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 from acker.core.checksums import checksum_of_replay
 from acker.core.delta import RECOVERY_HINT, Store, append_new, files_of
 from acker.core.errors import StoreError
+from acker.core.messages import POSITION
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import REPLAYS, SCHEMAS
 from acker.journal.batch import Batch
 from acker.journal.inputs import Replay
 
 _COLUMNS = columns_of(REPLAYS)
-_EMISSION = ("source_partition", "source_offset", "attempt", "replaces")
-EMISSIONS = pl.Schema({name: _COLUMNS[name] for name in _EMISSION})
+EMISSIONS = pl.Schema({name: _COLUMNS[name] for name in (*POSITION, "attempt", "replaces")})
 
 
 def record_replay(store: Store, spout: str, messages: pl.DataFrame, request_id: str | None = None) -> Replay:
@@ -74,5 +74,5 @@ def messages_of(store: Store, batch: Batch) -> pl.DataFrame:
 def positions_of(messages: pl.DataFrame) -> pa.Table:
     """Columns source_partition and source_offset of some messages, as a spout is asked for them."""
     kinds = SCHEMAS[REPLAYS].arrow()
-    found = messages.select("source_partition", "source_offset").to_arrow()
+    found = messages.select(POSITION).to_arrow()
     return found.cast(pa.schema([kinds.field(name) for name in found.column_names]))

@@ -10,9 +10,9 @@ import polars as pl
 
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.events import State
-from acker.core.ledger import MESSAGE, Fold, current_rows, live_rows, newest_of
+from acker.core.ledger import Fold, current_rows, live_rows, newest_of
 from acker.core.links import connected
-from acker.core.messages import message_of
+from acker.core.messages import MESSAGE, POSITION, message_of
 from acker.core.names import did_you_mean
 from acker.core.parquet import collect
 from acker.core.snapshot import Snapshot
@@ -87,9 +87,9 @@ def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
     def newest(rows: pl.LazyFrame, states: Sequence[State]) -> pl.LazyFrame:
         found = rows.filter(mine & pl.col("state").is_in(states))
         if selection.positions:
-            found = found.join(_positions(selection), on=MESSAGE[1:], how="semi")
+            found = found.join(_positions(selection), on=POSITION, how="semi")
         of_messages = newest_of(fold, found).select(columns)
-        return of_messages if holds is None else of_messages.join(holds, on=MESSAGE[1:], how="left")
+        return of_messages if holds is None else of_messages.join(holds, on=POSITION, how="left")
 
     pending = newest(live_rows(fold), [State.PENDING])
     settled = newest(current_rows(fold), selection.states)

@@ -21,7 +21,8 @@ from acker.batches.run import Run
 from acker.components.base import Component
 from acker.core.delta import Store, append_rows
 from acker.core.events import State
-from acker.core.ledger import MESSAGE, Fold, live_rows
+from acker.core.ledger import Fold, live_rows
+from acker.core.messages import POSITION
 from acker.core.parquet import collect
 from acker.core.quoting import check_text
 from acker.core.schemas import REPLAY_REQUESTS, SCHEMAS
@@ -64,7 +65,7 @@ def _due(topology: Topology, fold: Fold, spout: str, now: datetime) -> pl.DataFr
     """Rows of a spout's messages that are due in a fold, as many as one batch takes."""
     is_due = (pl.col("state") == State.RETRYING) & (pl.col("retry_at") <= now)
     rows = live_rows(fold).filter((pl.col("spout") == spout) & is_due)
-    first = rows.sort("retry_at", *MESSAGE[1:]).head(topology.batch_rows)
+    first = rows.sort("retry_at", *POSITION).head(topology.batch_rows)
     return collect(first.select("spout", *EMISSIONS, "state", "component", "reason"))
 
 
@@ -80,7 +81,7 @@ def _unemitted(journal: Journal, spout: str, messages: pl.DataFrame) -> pl.DataF
     """Those of some messages of a spout that no replay's batch has which the newest fold has not seen."""
     folded = journal.fold.logged.get(spout, 0) if journal.fold else 0
     for batch in journal.rows(f"component = '{spout}' AND kind = 'replay' AND batch > {folded}"):
-        messages = messages.join(messages_of(journal.store, batch), on=MESSAGE[1:], how="anti")
+        messages = messages.join(messages_of(journal.store, batch), on=POSITION, how="anti")
     return messages
 
 

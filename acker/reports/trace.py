@@ -11,7 +11,7 @@ from acker.core.delta import Store, files_of, query
 from acker.core.errors import UnknownMessage
 from acker.core.events import Kind, State
 from acker.core.ledger import NOW
-from acker.core.messages import MessageId
+from acker.core.messages import MESSAGE, MessageId
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import EVENTS, LEDGER, component_of
 from acker.core.streams import Rows, held_back
@@ -22,7 +22,6 @@ from acker.targets.base import Publisher
 from acker.topology.topology import Topology
 
 _NAMED = 3  # partners of a join that are named
-_MESSAGE = ("spout", "source_partition", "source_offset")
 _RANK = {"dead_letter": 1, "retrying": 1, "published": 2}  # after what led to them in the same fold
 
 
@@ -137,11 +136,11 @@ def _joins(journal: Journal, attempts: dict[int, int]) -> list[Entry]:
         return []
     named = pl.concat(
         [
-            rows.join(partners.lazy(), on="root_id", how="semi").select("root_id", *_MESSAGE)
+            rows.join(partners.lazy(), on="root_id", how="semi").select("root_id", *MESSAGE)
             for rows in (ledger, events.filter(pl.col("kind") == Kind.INIT))
         ]
     ).unique("root_id")
-    name = pl.coalesce(pl.format("{}:{}:{}", *_MESSAGE), pl.format("root {}", "root_id"))
+    name = pl.coalesce(pl.format("{}:{}:{}", *MESSAGE), pl.format("root {}", "root_id"))
     told = partners.lazy().join(named, on="root_id", how="left").with_columns(name=name)
     found = told.group_by(batch).agg(
         pl.col("name").sort().head(_NAMED), more=pl.len().cast(pl.Int64) - _NAMED

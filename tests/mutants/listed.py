@@ -441,8 +441,8 @@ MUTANTS = (
     Mutant(
         "what a replay has emitted is emitted by a second one of the same fold",
         "acker/operations/replay.py",
-        'on=MESSAGE[1:], how="anti")',
-        'on=MESSAGE[1:], how="left").select(messages.columns)',
+        'on=POSITION, how="anti")',
+        'on=POSITION, how="left").select(messages.columns)',
         (f"{REPLAY}test_what_is_due_is_emitted_once_however_often_the_spout_runs_before_a_fold",),
     ),
     Mutant(
