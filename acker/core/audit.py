@@ -9,12 +9,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import polars as pl
 from deltalake import DeltaTable
 
 from acker.core.delta import query
+from acker.core.events import State
 from acker.core.integrity import missing_rows
-from acker.core.ledger import fold_counts, newest_rows
-from acker.core.messages import message_name
+from acker.core.ledger import current_rows, fold_counts, newest_of
+from acker.core.messages import MESSAGE, message_name
+from acker.core.parquet import collect
 from acker.core.schemas import EVENTS, LEDGER, component_of, stream
 from acker.core.snapshot import Snapshot
 
@@ -71,10 +74,10 @@ def audit(
     """
     fold = snapshot.fold
     ledger = snapshot.require(LEDGER)
-    number = fold.number if fold else 0
-    counts = _message_counts(ledger, number)
+    newest = newest_of(fold, current_rows(fold))
+    counts = _message_counts(newest)
     unfolded = _unfolded(snapshot, spouts, fold.logged if fold else {})
-    given_up = _given_up(ledger, number)
+    given_up = _given_up(newest)
     found = {"lost": given_up["lost"], "unexpected": _unproven(ledger), "duplicated": []}
     findings = {kind: [*each, *published.get(kind, ())] for kind, each in found.items()}
     return Audit(
@@ -103,27 +106,19 @@ def missing_from(snapshot: Snapshot, name: str) -> list[Finding]:
     ]
 
 
-def _message_counts(ledger: DeltaTable, number: int) -> dict[str, Any]:
-    rows = query(
-        f"""WITH {newest_rows(number)}
-        SELECT state, count(*) AS messages,
-            sum(CASE WHEN attempt > 1 AND replaces IS NULL THEN 1 ELSE 0 END) AS again
-        FROM newest GROUP BY state""",
-        ledger=ledger,
-    )
+def _message_counts(newest: pl.LazyFrame) -> dict[str, Any]:
+    again = (pl.col("attempt") > 1) & pl.col("replaces").is_null()
+    rows = collect(newest.group_by("state").agg(messages=pl.len(), again=again.sum())).rows(named=True)
     recovered = sum(row["again"] for row in rows if row["state"] == "acked")
     return {"states": {row["state"]: row["messages"] for row in rows}, "recovered": recovered}
 
 
-def _given_up(ledger: DeltaTable, number: int) -> dict[str, list[Finding]]:
+def _given_up(newest: pl.LazyFrame) -> dict[str, list[Finding]]:
     """Messages that are `dead_letter` and that are `lost`, with the reason of each."""
-    rows = query(
-        f"""WITH {newest_rows(number)} SELECT * FROM newest WHERE state IN ('dead_letter', 'lost')
-        ORDER BY spout, source_partition, source_offset""",
-        ledger=ledger,
-    )
-    found: dict[str, list[Finding]] = {"dead_letter": [], "lost": []}
-    for row in rows:
+    found: dict[str, list[Finding]] = {State.DEAD_LETTER: [], State.LOST: []}
+    columns = [*MESSAGE, "state", "attempt", "component", "reason"]
+    rows = newest.filter(pl.col("state").is_in(list(found))).select(columns).sort(MESSAGE)
+    for row in collect(rows).iter_rows(named=True):
         where = f" in {row['component']}" if row["component"] else ""
         why = f"attempt {row['attempt']}{where}: {row['reason']}"
         found[row["state"]].append(Finding(message_name(row), why))

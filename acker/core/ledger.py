@@ -22,32 +22,6 @@ APP = "fold"
 # DataFusion's; {fold} is the number of the newest fold.
 NOW = "root_id IS NOT NULL AND (live_in IS NULL OR live_in = {fold})"
 
-_NEWEST = (
-    "spout, source_partition, source_offset, attempt, state, replaces, joined, component, reason, emitted_at"
-)
-
-
-def newest_rows(fold: int) -> str:
-    """Common table expressions on `ledger` in DataFusion, of which `newest` holds each message's newest row.
-
-    What became of single attempts is left out. Only messages that were emitted again are sorted, since that
-    takes most of the time: one that has a single attempt has a single row.
-
-    Args:
-        fold: the number of the newest fold.
-    """
-    return f"""
-        current AS (SELECT * FROM ledger
-            WHERE {NOW.format(fold=fold)} AND state NOT IN ('failed', 'timed_out')),
-        again AS (SELECT DISTINCT spout AS s, source_partition AS p, source_offset AS o
-            FROM current WHERE attempt > 1),
-        once AS (SELECT * FROM current LEFT ANTI JOIN again
-            ON spout = s AND source_partition = p AND source_offset = o),
-        sorted AS (SELECT current.*, row_number() OVER (
-                PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC, fold DESC) AS n
-            FROM current JOIN again ON spout = s AND source_partition = p AND source_offset = o),
-        newest AS (SELECT {_NEWEST} FROM once UNION ALL SELECT {_NEWEST} FROM sorted WHERE n = 1)"""
-
 
 @dataclass(frozen=True)
 class Fold:
@@ -98,12 +72,13 @@ def live_rows(fold: Fold | None) -> pl.LazyFrame:
 
 def settled_rows(fold: Fold | None) -> pl.LazyFrame:
     """Settled rows of all folds up to one."""
-    if fold is None:
-        return scan([], columns_of(LEDGER))
-    files = files_of(fold.ledger, "live_in IS NULL")
-    return scan(files, columns_of(LEDGER)).filter(
-        pl.col("live_in").is_null() & (pl.col("fold") <= fold.number)
-    )
+    return scan([], columns_of(LEDGER)) if fold is None else settled_in(fold.ledger, fold.number)
+
+
+def settled_in(ledger: DeltaTable, upto: int) -> pl.LazyFrame:
+    """Settled rows of the folds up to one, of which the ledger may hold later ones."""
+    files = files_of(ledger, "live_in IS NULL")
+    return scan(files, columns_of(LEDGER)).filter(pl.col("live_in").is_null() & (pl.col("fold") <= upto))
 
 
 def current_rows(fold: Fold | None) -> pl.LazyFrame:

@@ -83,6 +83,17 @@ class Rows:
         return rows if self.batches is None else rows.filter(pl.col("_batch").is_in(self.batches.implode()))
 
 
+def all_tuples(name: str, table: DeltaTable) -> pl.LazyFrame:
+    """The tuples of a stream in the table of its component.
+
+    Args:
+        name: of the stream.
+    """
+    found = _columns(component_of(name), table)
+    columns = pl.Schema({name: kind for name, kind in _STREAM.items() if name in found})
+    return scan(files_of(table), columns).filter(pl.sql_expr(is_tuple(name, columns)))
+
+
 def _files_with(table: DeltaTable, batches: Sequence[int]) -> tuple[list[str], bool]:
     """Files of a stream that can hold rows of some batches, and whether they hold no others.
 

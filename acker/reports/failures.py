@@ -2,15 +2,19 @@
 
 from dataclasses import dataclass
 
-from acker.core.delta import query
-from acker.core.ledger import newest_rows, unfolded
-from acker.core.messages import MessageId, message_of
+import polars as pl
+
+from acker.core.delta import files_of, query
+from acker.core.events import State
+from acker.core.ledger import current_rows, newest_of, unfolded
+from acker.core.messages import MESSAGE, MessageId, message_of
+from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import EVENTS, LEDGER
 from acker.core.snapshot import Snapshot
 from acker.journal.journal import Journal
 
 COMMONEST = 3
-_GROUP = "component, state, split_part(reason, chr(10), 1)"
+_FAILED = [State.RETRYING, State.DEAD_LETTER, State.LOST]
 _SAMPLE = ", ".join(
     f"first_value({column} ORDER BY spout, source_partition, source_offset) AS {column}"
     for column in ("spout", "source_partition", "source_offset")
@@ -63,10 +67,9 @@ def failures(snapshot: Snapshot, limit: int) -> Failures:
     Raises:
         StoreError: the ledger cannot be read.
     """
-    if snapshot.fold is None:
-        return Failures((), 0, 0)
-    rows = f"{newest_rows(snapshot.fold.number)}, failed AS (SELECT * FROM newest)"
-    return _grouped(snapshot, rows, limit)
+    fold = snapshot.fold
+    failed = current_rows(fold).filter(pl.col("state").is_in(_FAILED))
+    return _grouped(newest_of(fold, failed), limit)
 
 
 def nothing_passed(snapshot: Snapshot, after: int) -> bool:
@@ -95,19 +98,21 @@ def commonest_failures(snapshot: Snapshot, after: int, upto: int, limit: int = C
     Raises:
         StoreError: the ledger cannot be read.
     """
-    rows = f"""
-        mine AS (SELECT * FROM ledger WHERE fold > {after} AND fold <= {upto} AND live_in IS NULL),
-        given_up AS (SELECT root_id AS root FROM mine WHERE state = 'dead_letter'),
-        attempts AS (
-            SELECT * FROM mine WHERE state IN ('dead_letter', 'lost')
-            UNION ALL BY NAME
-            SELECT * REPLACE ('retrying' AS state) FROM mine LEFT ANTI JOIN given_up ON root_id = root
-            WHERE state IN ('failed', 'timed_out') AND reason NOT LIKE 'superseded by attempt %'),
-        numbered AS (SELECT *, row_number() OVER (
-            PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC, fold DESC) AS place
-            FROM attempts),
-        failed AS (SELECT * FROM numbered WHERE place = 1)"""
-    return _grouped(snapshot, rows, limit)
+    if snapshot.fold is None:
+        return Failures((), 0, 0)
+    folds = f"live_in IS NULL AND fold > {after} AND fold <= {upto}"
+    files = files_of(snapshot.fold.ledger, folds)
+    mine = scan(files, columns_of(LEDGER)).filter(pl.sql_expr(folds))
+    state, reason = pl.col("state"), pl.col("reason")
+    given_up = mine.filter(state == State.DEAD_LETTER).select("root_id")
+    superseded = reason.str.starts_with("superseded by attempt ")
+    will_retry = (
+        mine.filter(state.is_in([State.FAILED, State.TIMED_OUT]), ~superseded.fill_null(False))
+        .join(given_up, on="root_id", how="anti")
+        .with_columns(state=pl.lit(State.RETRYING.value))
+    )
+    attempts = pl.concat([mine.filter(state.is_in([State.DEAD_LETTER, State.LOST])), will_retry])
+    return _grouped(attempts.sort("attempt", "fold").unique(MESSAGE, keep="last"), limit)
 
 
 def failed_in_batches(journal: Journal, component: str, after: int, limit: int = COMMONEST) -> Failures:
@@ -141,25 +146,19 @@ def failed_in_batches(journal: Journal, component: str, after: int, limit: int =
     return Failures(commonest[:limit], found[0]["kinds"], found[0]["total"])
 
 
-def _grouped(snapshot: Snapshot, rows: str, limit: int) -> Failures:
-    """The kinds among the rows of `failed`.
-
-    Args:
-        rows: common table expressions on `ledger`, the last of them `failed`.
-    """
-    if snapshot.fold is None:
-        return Failures((), 0, 0)
-    found = query(
-        f"""WITH {rows}
-        SELECT component, state, coalesce(split_part(reason, chr(10), 1), '') AS reason, {_SAMPLE},
-            count(*) AS n, count(*) OVER () AS kinds, sum(count(*)) OVER () AS total
-        FROM failed WHERE state IN ('retrying', 'dead_letter', 'lost')
-        GROUP BY {_GROUP} ORDER BY n DESC, component, reason, state LIMIT {limit}""",
-        ledger=snapshot.fold.ledger,
+def _grouped(failed: pl.LazyFrame, limit: int) -> Failures:
+    """The kinds among rows of the ledger, each of another message."""
+    kinds = ["component", "state", "reason"]
+    first = pl.col("reason").str.extract(r"^([^\n]*)").fill_null("")
+    samples = [pl.col(name).sort_by(MESSAGE).first() for name in MESSAGE]
+    found = collect(
+        failed.with_columns(reason=first)
+        .group_by(kinds)
+        .agg(*samples, n=pl.len())
+        .sort("n", "component", "reason", "state", descending=[True, False, False, False], nulls_last=True)
     )
-    if not found:
-        return Failures((), 0, 0)
     commonest = tuple(
-        Failure(row["component"], row["reason"], row["state"], row["n"], message_of(row)) for row in found
+        Failure(row["component"], row["reason"], row["state"], row["n"], message_of(row))
+        for row in found.head(limit).rows(named=True)
     )
-    return Failures(commonest, found[0]["kinds"], found[0]["total"])
+    return Failures(commonest, found.height, int(found["n"].sum()))

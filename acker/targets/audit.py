@@ -1,124 +1,163 @@
 """The audit of published Delta tables: the tuples of exactly one acked attempt of each message.
 
 What is missing is lost, what nobody acked is unexpected, and what is there twice is duplicated. It runs
-without Spark.
+without Spark, and in passes, each of which holds some of the roots, so that its memory has a bound.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
 from deltalake import DeltaTable
 
 from acker.core.audit import Finding
-from acker.core.delta import query
-from acker.core.messages import MessageId, message_name
-from acker.core.schemas import LEDGER, is_tuple, stream
+from acker.core.delta import query, query_table
+from acker.core.events import State
+from acker.core.ledger import settled_in
+from acker.core.messages import MESSAGE, message_name
+from acker.core.parquet import collect
+from acker.core.schemas import LEDGER, stream
 from acker.core.snapshot import Snapshot
+from acker.core.streams import all_tuples
 from acker.core.trims import Trim
 from acker.targets.base import Evidence, Findings
 
-
-def _tuples(name: str, table: DeltaTable) -> str:
-    """A SQL condition on the tuples of a stream."""
-    return is_tuple(name, [field.name for field in table.schema().fields])
+ROOTS_OF_A_PASS = 1_000_000
 
 
-def _expected(
-    trim: Trim, tuples: Mapping[str, str], position: int | None = None, every_attempt: bool = False
-) -> str:
-    """Common table expressions: `expected`, the newest acked attempt of each message, and `emitted`.
+@dataclass(frozen=True)
+class _Pass:
+    """One pass of several: the roots whose ids leave `number` when they are divided by `count`."""
 
-    Of what is `gone` the stream may hold nothing any more.
+    number: int
+    count: int
+
+    def of(self, rows: pl.LazyFrame, column: str) -> pl.LazyFrame:
+        """The rows of its roots."""
+        return rows.filter(pl.col(column) % self.count == self.number)
+
+    def condition(self, column: str) -> str:
+        """The same in SQL, where a remainder has the sign of what is divided."""
+        return f"(({column} % {self.count}) + {self.count}) % {self.count} = {self.number}"
+
+
+class _Acked:
+    """The acked roots, each with its tuples.
 
     Args:
-        tuples: stream, as queries call it -> a condition on the rows that are meant.
-        every_attempt: also the earlier acked ones.
+        name: the stream that they are of.
+        streams: the tables that hold, or held, its tuples.
+        position: the newest fold that counts.
+        every_attempt: whether a message has all its acked attempts, and not the newest one alone.
     """
-    published = "" if position is None else f"AND fold <= {position}"
-    rows = " UNION ALL ".join(f"SELECT _root_id FROM {name} WHERE {those}" for name, those in tuples.items())
-    return f"""expected AS (
-        SELECT *, {trim.is_gone()} AS gone FROM (
-            SELECT *, row_number() OVER (
-                PARTITION BY spout, source_partition, source_offset ORDER BY attempt DESC) AS n
-            FROM ledger WHERE live_in IS NULL AND state = 'acked' {published})
-        WHERE n = 1 OR {every_attempt}),
-        emitted AS (
-            SELECT _root_id AS id, count(*) AS tuples FROM ({rows}) GROUP BY _root_id)"""
+
+    def __init__(
+        self,
+        ledger: DeltaTable,
+        name: str,
+        streams: Iterable[DeltaTable],
+        position: int,
+        every_attempt: bool = False,
+    ) -> None:
+        is_acked = pl.col("state") == State.ACKED
+        rows = settled_in(ledger, position).filter(is_acked).select("root_id", *MESSAGE, "attempt", "batch")
+        self.earlier = pl.DataFrame(schema={"root_id": pl.Int64}) if every_attempt else _earlier(rows)
+        self._rows = rows.join(self.earlier.lazy(), on="root_id", how="anti")
+        tuples = [all_tuples(name, table).select("_root_id") for table in streams]
+        self._tuples = pl.concat(tuples).drop_nulls()
+
+    def passes(self) -> Iterator[tuple[_Pass, pl.DataFrame]]:
+        """For each pass its roots: root_id, spout, source_partition, source_offset, batch, tuples."""
+        roots: int = collect(self._rows.select(pl.len())).item()
+        count = max(1, -(-roots // ROOTS_OF_A_PASS))
+        for each in (_Pass(number, count) for number in range(count)):
+            tuples = (
+                each.of(self._tuples, "_root_id").group_by("_root_id").agg(tuples=pl.len().cast(pl.Int64))
+            )
+            found = each.of(self._rows, "root_id").join(
+                tuples, left_on="root_id", right_on="_root_id", how="left"
+            )
+            yield each, collect(found.with_columns(pl.col("tuples").fill_null(0)))
+
+    def count(self, *conditions: pl.Expr) -> int:
+        """The tuples of roots that fulfil all conditions."""
+        return sum(int(roots.filter(*conditions)["tuples"].sum()) for _, roots in self.passes())
+
+
+def _earlier(acked: pl.LazyFrame) -> pl.DataFrame:
+    """Of acked attempts those whose message was acked again later. Few messages were."""
+    again = collect(acked.filter(pl.col("attempt") > 1).select(MESSAGE).unique()).lazy()
+    attempts = collect(acked.join(again, on=MESSAGE, how="semi"))
+    return attempts.filter(pl.col("attempt") < pl.col("attempt").max().over(MESSAGE))
+
+
+def _is_gone(trim: Trim) -> pl.Expr:
+    return pl.sql_expr(trim.is_gone())
 
 
 def acked_tuples(snapshot: Snapshot, name: str, before: Trim, after: Trim, every_attempt: bool) -> int:
     """How many tuples of a stream belong to acked messages that go with the second trimming."""
-    table = snapshot.require(stream(name))
-    (row,) = query(
-        f"""WITH {_expected(before, {"stream": _tuples(name, table)}, every_attempt=every_attempt)}
-        SELECT coalesce(sum(tuples), 0) AS tuples FROM expected JOIN emitted ON root_id = id
-        WHERE NOT gone AND {after.is_gone()}""",
-        ledger=snapshot.require(LEDGER),
-        stream=table,
-    )
-    return int(row["tuples"])
+    assert snapshot.fold is not None
+    streams = [snapshot.require(stream(name))]
+    acked = _Acked(snapshot.require(LEDGER), name, streams, snapshot.fold.number, every_attempt)
+    return acked.count(~_is_gone(before), _is_gone(after))
 
 
-def _tables(evidence: Evidence) -> dict[str, DeltaTable]:
-    """The ledger and the streams by the names that queries give them; `stream` is the one that feeds now."""
-    named = enumerate(evidence.streams.values())
-    return {"ledger": evidence.ledger} | {f"stream_{n}" if n else "stream": table for n, table in named}
+def _acked(evidence: Evidence, every_attempt: bool = False) -> _Acked:
+    streams = evidence.streams.values()
+    return _Acked(evidence.ledger, evidence.stream, streams, evidence.position, every_attempt)
 
 
-def _conditions(evidence: Evidence) -> dict[str, str]:
-    """Stream, as queries call it -> a condition on its tuples."""
-    tables = _tables(evidence).items()
-    return {name: _tuples(evidence.stream, table) for name, table in tables if name != "ledger"}
-
-
-def _unpublished(evidence: Evidence, expected: str) -> Findings:
+def _unpublished(evidence: Evidence, trim: Trim) -> Findings:
     """What is missing where there is no table yet."""
-    rows = query(
-        f"WITH {expected} SELECT expected.* FROM expected JOIN emitted ON root_id = id WHERE NOT gone",
-        **_tables(evidence),
-    )
-    return {"lost": [Finding(message_name(row), "acked, but nothing is published") for row in rows]}
+    return {
+        "lost": [
+            Finding(message_name(row), "acked, but nothing is published")
+            for _, roots in _acked(evidence).passes()
+            for row in roots.filter(~_is_gone(trim), pl.col("tuples") > 0).iter_rows(named=True)
+        ]
+    }
 
 
 def audit_rows(evidence: Evidence, table: DeltaTable | None) -> Findings:
     """Compare the rows of a table, by their column `_root_id`, with the tuples of acked roots."""
-    expected = _expected(evidence.trim, _conditions(evidence), evidence.position)
     if table is None:
-        return _unpublished(evidence, expected)
-    rows = query(
-        f"""WITH {expected},
-        found AS (SELECT _root_id AS found_id, count(*) AS found FROM published
-            WHERE _root_id IS NOT NULL GROUP BY _root_id),
-        wanted AS (SELECT * FROM expected LEFT JOIN emitted ON root_id = id WHERE gone OR id IS NOT NULL)
-        SELECT wanted.spout, wanted.source_partition, wanted.source_offset, found_id, tuples, found,
-            old.spout AS old_spout, old.source_partition AS old_partition, old.source_offset AS old_offset
-        FROM wanted FULL JOIN found ON root_id = found_id
-        LEFT JOIN ledger old ON old.root_id = found_id AND old.state = 'acked' AND old.live_in IS NULL
-            AND old.fold <= {evidence.position} AND wanted.root_id IS NULL
-        WHERE wanted.root_id IS NULL OR (NOT gone AND (found_id IS NULL OR tuples <> found))""",
-        published=table,
-        **_tables(evidence),
-    )
-    return _judged(rows, table.table_uri)
-
-
-def _judged(rows: list[dict[str, Any]], where: str) -> Findings:
-    """What is wrong with the roots of a published table."""
+        return _unpublished(evidence, evidence.trim)
     findings: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
-    for row in rows:
-        if row["spout"] is None and row["old_spout"] is None:
-            finding = Finding(
-                f"root {row['found_id']}", f"{row['found']} rows in {where} that no acked root vouches for"
+    acked = _acked(evidence)
+    for each, roots in acked.passes():
+        found = pl.DataFrame(
+            query_table(
+                "SELECT _root_id AS root_id, count(*) AS found FROM published "
+                f"WHERE _root_id IS NOT NULL AND {each.condition('_root_id')} GROUP BY _root_id",
+                published=table,
             )
-            findings["unexpected"].append(finding)
-        elif row["spout"] is None:
-            old = MessageId(row["old_spout"], row["old_partition"], row["old_offset"])
-            findings["duplicated"].append(Finding(str(old), f"an earlier attempt is still in {where}"))
-        else:
-            counts = f"{row['found'] or 0} of {row['tuples']} rows in {where}"
-            kind = "duplicated" if (row["found"] or 0) > row["tuples"] else "lost"
+        )
+        both = roots.join(found, on="root_id", how="full", coalesce=True).with_columns(
+            pl.col("found").fill_null(0)
+        )
+        is_acked = pl.col("tuples").is_not_null()
+        differs = is_acked & ~_is_gone(evidence.trim) & (pl.col("found") != pl.col("tuples"))
+        others = (
+            both.filter(~is_acked).select("root_id", "found").join(acked.earlier, on="root_id", how="left")
+        )
+        for row in both.filter(differs).iter_rows(named=True):
+            kind = "duplicated" if row["found"] > row["tuples"] else "lost"
+            counts = f"{row['found']} of {row['tuples']} rows in {table.table_uri}"
             findings[kind].append(Finding(message_name(row), counts))
+        for row in others.iter_rows(named=True):
+            kind, finding = _unacked(row, table.table_uri)
+            findings[kind].append(finding)
     return findings
+
+
+def _unacked(row: dict[str, Any], where: str) -> tuple[str, Finding]:
+    """What is wrong with a published root that is no message's newest acked attempt."""
+    if row["spout"] is None:
+        why = f"{row['found']} rows in {where} that no acked root vouches for"
+        return "unexpected", Finding(f"root {row['root_id']}", why)
+    return "duplicated", Finding(message_name(row), f"an earlier attempt is still in {where}")
 
 
 def audit_counts(evidence: Evidence, table: DeltaTable | None, counted: str) -> Findings:
@@ -128,8 +167,7 @@ def audit_counts(evidence: Evidence, table: DeltaTable | None, counted: str) -> 
         counted: the column with the number of a row's tuples.
     """
     if table is None:
-        expected = _expected(evidence.counted, _conditions(evidence), evidence.position)
-        return _unpublished(evidence, expected)
+        return _unpublished(evidence, evidence.counted)
     (row,) = query(f"SELECT coalesce(sum({counted}), 0) AS found FROM published", published=table)
     return _compared(_number(evidence, every_attempt=False), int(row["found"]), table.table_uri, "aggregates")
 
@@ -141,19 +179,12 @@ def audit_sent(evidence: Evidence, where: str, found: int) -> Findings:
 
 def _number(evidence: Evidence, every_attempt: bool) -> int:
     """How many tuples were acked, what is trimmed and what belongs to no message included."""
-    conditions = _conditions(evidence)
-    expected = _expected(evidence.counted, conditions, evidence.position, every_attempt)
-    untracked = f"{conditions['stream']} AND _root_id IS NULL AND _batch <= {evidence.folded}"
     assert evidence.counted.tuples is not None
     gone = sum(evidence.counted.tuples.get(name, 0) for name in evidence.streams)
-    (row,) = query(
-        f"""WITH {expected}
-        SELECT {gone} + (SELECT count(*) FROM stream WHERE {untracked})
-            + (SELECT coalesce(sum(tuples), 0) FROM expected JOIN emitted ON root_id = id WHERE NOT gone)
-                AS tuples""",
-        **_tables(evidence),
-    )
-    return int(row["tuples"])
+    tuples = all_tuples(evidence.stream, evidence.streams[evidence.stream])
+    is_untracked = pl.col("_root_id").is_null() & (pl.col("_batch") <= evidence.folded)
+    untracked: int = collect(tuples.filter(is_untracked).select(pl.len())).item()
+    return gone + untracked + _acked(evidence, every_attempt).count(~_is_gone(evidence.counted))
 
 
 def _compared(acked: int, found: int, where: str, verb: str) -> Findings:
