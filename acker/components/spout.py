@@ -19,7 +19,7 @@ from acker.journal.journal import Journal
 from acker.journal.replays import messages_of, positions_of
 from acker.spark.columns import root_id
 from acker.spark.streams import user_columns
-from acker.spouts import History, Range, Spout
+from acker.spouts import History, Spout
 
 LATE = "what it added to an aggregate was trimmed and cannot be taken back"
 
@@ -107,15 +107,9 @@ class SpoutComponent(Component):
 
 def history(journal: Journal, spout: str) -> History:
     """The ranges that a spout has planned so far."""
-
-    def every() -> list[Range]:
-        where = f"component = '{spout}' AND kind = 'next'"
-        inputs = (batch.input for batch in journal.rows(where))
-        return [planned.described for planned in inputs if isinstance(planned, SourceRange)]
-
     newest = journal.newest_of(spout, "next")
     described = newest.input.described if newest and isinstance(newest.input, SourceRange) else None
-    return History(described, every)
+    return History(described, lambda: journal.described(spout, journal.planned(spout)))
 
 
 def _reported(read: DataFrame) -> tuple[Column, Column]:

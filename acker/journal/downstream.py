@@ -23,8 +23,7 @@ def downstream_batches(journal: Journal, emissions: list[tuple[str, int]]) -> di
         numbers = sorted(reached[upstream])
         readers = [(name, bolt) for name in edges if component_of(name) == upstream for bolt in edges[name]]
         for name, bolt in readers:
-            batches = journal.since(bolt, name, numbers[0])
-            found = {batch.number for batch in batches if batch.spans.can_give(name, numbers)}
+            found = set(journal.given(bolt, name, numbers))
             if not found <= reached.setdefault(bolt, set()):
                 reached[bolt] |= found
                 growing.append(bolt)

@@ -3,8 +3,7 @@
 A spout's range is opaque here: it may be any JSON value, also one that looks like another type's.
 """
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -124,18 +123,6 @@ class Spans:
         """The newest batch of a stream that the bolt has taken in with this one; 0 if none."""
         span = self.by_stream.get(stream)
         return span.upto if span else 0
-
-    def can_give(self, stream: str, numbers: Sequence[int]) -> bool:
-        """Whether the bolt can be given tuples of some batches of a stream, new ones or held back.
-
-        Args:
-            numbers: of the batches, sorted.
-        """
-        span = self.by_stream.get(stream)
-        if span is None:
-            return False
-        after = span.after if span.held is None else min(span.after, span.held - 1)
-        return bisect_right(numbers, after) < bisect_right(numbers, span.upto)
 
     def to_json(self) -> Any:
         """See `SourceRange`."""

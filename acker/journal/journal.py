@@ -5,20 +5,22 @@ logged batch n has logged all before it. The table is written without Spark, and
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 
-from acker.core.delta import RECOVERY_HINT, Store, append_all, query
+from acker.core.delta import RECOVERY_HINT, Store, append_all, query, query_table
 from acker.core.errors import StoreError
 from acker.core.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
 from acker.core.snapshot import Snapshot
 from acker.journal.batch import Batch, BatchKind, Role, input_of
 from acker.journal.inputs import Spans
 
+_AT_ONCE = 10_000  # batches that are held as objects
 _LOOK_BACK = 100  # batches that are read at first by who looks for the newest ones
 
 
@@ -135,31 +137,77 @@ class Journal(Snapshot):
         found = self._all(component_of(upstream), after, upto)
         return [batch.number for batch in found if edge(upstream, consumer) in batch.edges]
 
-    def all(self, component: str) -> list[Batch]:
-        """All batches of a component, in order.
+    def all(self, component: str) -> Iterator[Batch]:
+        """All batches of a component, in order, of which some are held at once.
 
         Raises:
             StoreError: one is missing.
         """
-        return self._all(component, 0, self._known(component))
+        known = self._known(component)
+        for after in range(0, known, _AT_ONCE):
+            yield from self._all(component, after, min(after + _AT_ONCE, known))
 
-    def since(self, bolt: str, upstream: str, first: int) -> list[Batch]:
-        """The bolt's batches that can be given batch `first` of the stream `upstream` or later ones.
+    def given(self, bolt: str, stream: str, numbers: Sequence[int]) -> list[int]:
+        """The bolt's batches that can be given tuples of some batches of a stream, new ones or held back.
 
         The ends of spans only grow, so this reads back from the newest batch and not the whole history.
 
+        Args:
+            numbers: of the batches, sorted.
+
         Raises:
-            StoreError: one is missing.
+            StoreError: one of the bolt's batches is missing.
         """
-        found: list[Batch] = []
+        wanted = pl.Series(numbers, dtype=pl.Int64)
+        found: list[int] = []
         upto, step = self._known(bolt), _LOOK_BACK
         while upto > 0:
-            rows = self._all(bolt, max(upto - step, 0), upto)
-            found += rows
-            if rows[0].spans.end(upstream) < first:
+            spans = self._spans(bolt, stream, max(upto - step, 0), upto)
+            # What is held back may be older than what is new.
+            after = pl.min_horizontal("after", pl.col("held") - 1)
+            ends = spans.select("batch", "upto", after=after).drop_nulls("upto")
+            first, last = (wanted.search_sorted(ends[end], side="right") for end in ("after", "upto"))
+            found += ends["batch"].filter(first < last).to_list()
+            if (spans["upto"][0] or 0) < numbers[0]:
                 break
             upto, step = upto - step, 2 * step
         return found
+
+    def _spans(self, bolt: str, stream: str, after: int, upto: int) -> pl.DataFrame:
+        """Of the bolt's batches in (after, upto] the span of a stream: batch, after, upto, held, or nulls."""
+        ends = pl.Struct({name: pl.Int64 for name in ("after", "upto", "held")})
+        inputs = self._inputs(f"component = '{bolt}' AND batch > {after} AND batch <= {upto}")
+        self._check_all(bolt, after, upto, inputs["batch"].to_list())
+        decoded = pl.col("input").str.json_decode(pl.Struct({stream: ends}))
+        try:
+            found = inputs.select("batch", "input", span=decoded.struct.field(stream))
+        except pl.exceptions.PolarsError as error:
+            raise self._damaged(f"of {bolt}, among its batches {after + 1} to {upto}") from error
+        spans = found.unnest("span")
+        is_none = pl.col("after").is_null() & pl.col("upto").is_null()
+        is_sound = pl.col("input").is_not_null() & (is_none | (pl.col("after") <= pl.col("upto")))
+        for number in spans.filter(~is_sound.fill_null(False))["batch"].head(1):
+            raise self._damaged(f"batch {number} of {bolt}")
+        return spans
+
+    def described(self, spout: str, upto: int) -> list[Any]:
+        """What a spout has planned up to one of its batches, as it describes it itself, oldest first."""
+        where = f"component = '{spout}' AND kind = 'next' AND batch <= {upto}"
+        try:
+            found: list[Any] = json.loads(f"[{','.join(self._inputs(where)['input'])}]")
+        except (TypeError, ValueError):
+            found = [None]
+        if None in found:  # the batch that no run has planned is told
+            found = [batch.input.to_json() for batch in self.rows(where)]
+        return found
+
+    def _inputs(self, where: str) -> pl.DataFrame:
+        """Number and input of planned batches that match a SQL condition, by number."""
+        table = self.open(BATCHES)
+        if table is None:
+            return pl.DataFrame(schema={"batch": pl.Int64, "input": pl.String})
+        sql = f"SELECT batch, input FROM batches WHERE {where} ORDER BY batch"
+        return pl.DataFrame(query_table(sql, batches=table))
 
     def unfinished(self, component: str) -> Batch | None:
         """The component's first planned batch that is not logged.
@@ -185,7 +233,11 @@ class Journal(Snapshot):
 
     def _all(self, component: str, after: int, upto: int) -> list[Batch]:
         found = self.rows(f"component = '{component}' AND batch > {after} AND batch <= {upto}")
-        missing = set(range(after + 1, upto + 1)) - {batch.number for batch in found}
+        self._check_all(component, after, upto, [batch.number for batch in found])
+        return found
+
+    def _check_all(self, component: str, after: int, upto: int, found: Iterable[int]) -> None:
+        missing = set(range(after + 1, upto + 1)).difference(found)
         if missing:
             raise StoreError(
                 f"{self.store.path(BATCHES)} has no row for batch {min(missing)} of {component}. It was "
@@ -194,7 +246,6 @@ class Journal(Snapshot):
                 batch=min(missing),
                 table=self.store.path(BATCHES),
             )
-        return found
 
     def inputs(self, batch: Batch) -> dict[str, list[int]]:
         """Per input stream the batches that a bolt's batch takes in."""

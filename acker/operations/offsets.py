@@ -11,7 +11,6 @@ from acker.components.spout import SpoutComponent
 from acker.core.delta import query
 from acker.core.ledger import unfolded
 from acker.core.schemas import EVENTS, LEDGER
-from acker.journal.inputs import SourceRange
 from acker.journal.journal import Journal
 from acker.spouts import Committing
 from acker.topology.topology import Topology
@@ -45,13 +44,14 @@ def _emitted(journal: Journal, spout: SpoutComponent, logged: int) -> dict[str, 
     """Partition -> one past the last position of the spout's logged batches."""
     newest = journal.newest_of(spout.name, "next")
     if isinstance(spout.source, Committing) and newest is not None and newest.number <= logged:
-        batches = [newest]  # which names all partitions, so that a fold need not read what was before
+        ranges = [
+            newest.input.to_json()
+        ]  # which names all partitions, so a fold need not read what was before
     else:
-        batches = journal.rows(f"component = '{spout.name}' AND kind = 'next' AND batch <= {logged}")
+        ranges = journal.described(spout.name, logged)
     ends: dict[str, int] = {}
-    for batch in batches:
-        assert isinstance(batch.input, SourceRange)
-        for partition, end in spout.source.ends(batch.input.described).items():
+    for described in ranges:
+        for partition, end in spout.source.ends(described).items():
             ends[partition] = max(end, ends.get(partition, end))
     return ends
 

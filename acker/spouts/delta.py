@@ -148,8 +148,10 @@ class DeltaSpout:
 
     def _left_out(self, history: History) -> dict[str, int]:
         """How many rows a spout that began at `start_version` never reads, where the table still tells."""
+        if not self.start_version:
+            return {}
         planned = history.every()
-        if not self.start_version or (planned and planned[0]["after"] is None):
+        if planned and planned[0]["after"] is None:
             return {}
         before = min(self.start_version - 1, self._table().version())
         try:

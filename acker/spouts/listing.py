@@ -118,7 +118,7 @@ def list_folder(folder: str) -> Listing:
     files: dict[str, SourceFile] = {}
     nameless = 0
     for each in found:
-        if not each.is_file or not each.size:
+        if not each.size:  # a folder has none
             continue
         try:
             path = each.path.removeprefix(root).lstrip("/")
@@ -126,7 +126,7 @@ def list_folder(folder: str) -> Listing:
             nameless += 1
             continue
         files[path] = SourceFile(each.size, each.mtime_ns // 1_000_000)
-    return Listing(dict(sorted(files.items())), nameless)
+    return Listing({path: files[path] for path in sorted(files)}, nameless)
 
 
 def open_folder(folder: str) -> tuple[fs.FileSystem, str]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from acker.core.delta import Store, append_rows
+from acker.core.errors import StoreError
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
 from acker.journal.batch import Batch
 from acker.journal.inputs import Replay, SourceRange, Span, Spans
@@ -187,9 +188,37 @@ def test_who_follows_the_newest_batches_reads_back_to_the_first_that_it_needs(jo
     append_rows(journal.require(BATCHES), rows, "bolt", count)
     journal = Journal(journal.store, {"bolt": "bolt"})
     for first in (1, 450, 901, count):
-        since = journal.since("bolt", "numbers", first)
-        assert {b.number for b in since if b.spans.can_give("numbers", [first])} == {first}
-    assert [b.number for b in journal.since("bolt", "numbers", count)] == list(range(901, 1001))
+        assert journal.given("bolt", "numbers", [first]) == [first]
+    assert sorted(journal.given("bolt", "numbers", [3, 450, 451, count])) == [3, 450, 451, count]
+    assert journal.given("bolt", "letters", [1]) == []
+
+
+def test_a_batch_can_be_given_what_the_bolt_still_holds_back(journal):
+    for number, span in enumerate((Span(0, 3), Span(3, 4, held=2), Span(4, 4), Span(4, 6, held=4)), 1):
+        journal.append(replace(batch("bolt", number, "a"), input=Spans({"numbers.odd": span}), edges=()))
+        journal = Journal(journal.store, {"bolt": "bolt"})
+    given = {n: sorted(journal.given("bolt", "numbers.odd", [n])) for n in range(1, 8)}
+    assert given == {1: [1], 2: [1, 2], 3: [1, 2], 4: [2, 4], 5: [4], 6: [4], 7: []}
+
+
+@pytest.mark.parametrize(
+    "damaged", [None, "", "{", "5", '{"numbers":{"after":0}}', '{"numbers":{"upto":[]}}']
+)
+def test_nobody_follows_a_batch_that_no_run_planned(journal, damaged):
+    row = {"component": "bolt", "batch": 1, "kind": "next", "input": damaged, "edges": [], "planned_at": NOW}
+    rows = pa.Table.from_pylist([{**row, "run_id": "a"}], SCHEMAS[BATCHES].arrow())
+    append_rows(journal.store.require(BATCHES), rows, "bolt", 1)
+    with pytest.raises(StoreError, match=r"has a row that no run wrote, .*of bolt"):
+        Journal(journal.store, {"bolt": "bolt"}).given("bolt", "numbers", [1])
+
+
+def test_a_spouts_history_is_what_it_described(journal):
+    ranges = [{"to": 1}, 0, [], "a,b"]
+    for number, described in enumerate(ranges, 1):
+        journal.append(replace(batch("one", number, "a"), input=SourceRange(described)))
+        journal = Journal(journal.store)
+    assert (journal.described("one", 4), journal.described("one", 2)) == (ranges, ranges[:2])
+    assert journal.described("two", 4) == []
 
 
 def test_the_log_of_a_table_keeps_a_day_and_the_table_all_rows_and_numbers(journal):
