@@ -16,7 +16,7 @@ from acker.core.paths import absolute
 from acker.spouts.base import Backlog, History, Range
 from acker.spouts.globs import first_match, matches
 from acker.spouts.lines import csv_rows, json_rows, text_rows
-from acker.spouts.listing import IGNORED, Listing, SourceFile, list_folder
+from acker.spouts.listing import IGNORED, Listing, SourceFile, list_folder, look_at
 from acker.spouts.reading import read_files
 
 LARGEST_TEXT_BYTES = 1 << 30  # a text file is read whole by one task, so that its lines can be counted
@@ -111,7 +111,7 @@ class FileSpout:
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
         """See `Spout`."""
         files = [file for file in planned["files"] if file["upto"] > file["after"]]
-        found = list_folder(self.folder).files
+        found = look_at(self.folder, [file["path"] for file in files])
         held = [file for file in files if _is_unchanged(found, file["path"], file["mark"])]
         gone = [file for file in files if not _is_unchanged(found, file["path"], file["mark"])]
         rows = self._rows(spark, [file["path"] for file in held])
@@ -143,9 +143,9 @@ class FileSpout:
             )
         )
         marks = {file["path"]: file["mark"] for planned in history.every() for file in planned["files"]}
-        found = list_folder(self.folder).files
-        paths = set(positions["source_partition"].to_pylist())
-        held = sorted(path for path in paths if _is_unchanged(found, path, marks.get(path)))
+        paths = sorted(set(positions["source_partition"].to_pylist()))
+        found = look_at(self.folder, paths)
+        held = [path for path in paths if _is_unchanged(found, path, marks.get(path))]
         rows = self._rows(spark, held)
         return rows.join(F.broadcast(wanted), ["_source_partition", "_source_offset"], "left_semi")
 

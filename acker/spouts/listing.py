@@ -5,7 +5,7 @@ is a rule of names, `IGNORED`, that its author can read and change.
 """
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
@@ -29,6 +29,7 @@ IGNORED = (
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names of what PyArrow knows by another
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOT_THERE, _NO_FOLDER = "it is not there", "it is a file"
 _NO_TEXT = "with a name that is not UTF-8"
 
 
@@ -107,14 +108,7 @@ def list_folder(folder: str) -> Listing:
     Raises:
         SourceError: it cannot be listed.
     """
-    try:
-        system, root = open_folder(absolute(folder))
-        found = system.get_file_info(fs.FileSelector(root, recursive=True))
-    except (ArrowException, OSError) as error:
-        why = {FileNotFoundError: "it is not there", NotADirectoryError: "it is a file"}
-        raise SourceError(
-            f"The folder {absolute(folder)} cannot be read: {why.get(type(error), error)}."
-        ) from error
+    root, found = _look(folder, lambda root: fs.FileSelector(root, recursive=True))
     files: dict[str, SourceFile] = {}
     nameless = 0
     for each in found:
@@ -125,8 +119,42 @@ def list_folder(folder: str) -> Listing:
         except UnicodeDecodeError:
             nameless += 1
             continue
-        files[path] = SourceFile(each.size, each.mtime_ns // 1_000_000)
+        files[path] = _source_file(each)
     return Listing({path: files[path] for path in sorted(files)}, nameless)
+
+
+def look_at(folder: str, paths: Sequence[str]) -> dict[str, SourceFile]:
+    """Some files of a folder, as they stand, by their paths below it; without those that are not there.
+
+    Args:
+        folder: path or URI.
+
+    Raises:
+        SourceError: the folder cannot be read.
+    """
+    _, (itself, *found) = _look(folder, lambda root: [root, *(f"{root}/{path}" for path in paths)])
+    if itself.type != fs.FileType.Directory:
+        reason = _NOT_THERE if itself.type == fs.FileType.NotFound else _NO_FOLDER
+        raise _unreadable(folder, reason)
+    return {path: _source_file(each) for path, each in zip(paths, found, strict=True) if each.size}
+
+
+def _look(folder: str, at: Callable[[str], fs.FileSelector | list[str]]) -> tuple[str, list[fs.FileInfo]]:
+    """A folder's path in its file system, and what is there of what is looked for."""
+    try:
+        system, root = open_folder(absolute(folder))
+        return root, system.get_file_info(at(root))
+    except (ArrowException, OSError) as error:
+        why = {FileNotFoundError: _NOT_THERE, NotADirectoryError: _NO_FOLDER}
+        raise _unreadable(folder, why.get(type(error), str(error))) from error
+
+
+def _unreadable(folder: str, why: str) -> SourceError:
+    return SourceError(f"The folder {absolute(folder)} cannot be read: {why}.")
+
+
+def _source_file(found: fs.FileInfo) -> SourceFile:
+    return SourceFile(found.size, found.mtime_ns // 1_000_000)
 
 
 def open_folder(folder: str) -> tuple[fs.FileSystem, str]:

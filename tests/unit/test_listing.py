@@ -7,7 +7,7 @@ import pytest
 from acker.core.errors import SourceError
 from acker.spouts import FileSpout
 from acker.spouts.globs import first_match, matches
-from acker.spouts.listing import IGNORED, SourceFile, list_folder
+from acker.spouts.listing import IGNORED, SourceFile, list_folder, look_at
 
 
 @pytest.fixture
@@ -158,3 +158,17 @@ def test_the_first_pattern_that_a_name_fits_is_told():
 def test_what_is_no_pattern_is_refused_when_the_spout_is_made(argument, wrong):
     with pytest.raises(SourceError, match=r"is not a pattern of file names\. Close every"):
         FileSpout("folder", **{argument: wrong if argument == "glob" else (wrong,)})
+
+
+def test_files_are_looked_at_as_the_listing_has_them_without_those_that_are_not_there(folder):
+    root = folder("a", "b c/%20ü", "empty")
+    open(f"{root}/empty", "w").close()
+    found = look_at(root, ["b c/%20ü", "a", "gone", "b c", "empty"])
+    assert found == dict(list_folder(root).files)
+    assert look_at(root, []) == {}
+
+
+@pytest.mark.parametrize(("name", "why"), [("gone", "is not there"), ("a", "is a file")])
+def test_without_its_folder_no_file_is_taken_for_lost(folder, name, why):
+    with pytest.raises(SourceError, match=why):
+        look_at(f"{folder('a')}/{name}", ["b"])
