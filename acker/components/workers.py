@@ -7,7 +7,7 @@ a worker needs PySpark and PyArrow and not this project.
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -28,6 +28,7 @@ from acker.components.collector import (
 )
 
 MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)  # values that a schema does not take
+ROWS_AT_ONCE = 10_000  # rows that are handed on together, so that a tuple may cause many
 _ROWS = (Mapping, tuple, list)
 _KIND = ("_kind", "_error")
 _REPORT = {
@@ -36,6 +37,9 @@ _REPORT = {
     "_kind": pa.string(),
     "_error": pa.string(),
 }
+
+_Rows = list[dict[str, Any]]
+_Anchor = TypeVar("_Anchor")
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
@@ -60,12 +64,12 @@ class TupleRunner:
             fields = [name for name in batch.schema.names if name not in self.anchors]
             anchors = batch.select(self.anchors).to_pylist()
             tuples = zip(anchors, batch.select(fields).to_pylist(), strict=True)
-            results = [self._execute(anchor, each) for anchor, each in tuples]
-            try:
-                yield self._batch([row for rows in results for row in rows])
-            except MISFITS:
-                # Some tuple's rows do not fit the schema: look at each alone and fail just that one.
-                yield from (self._fitting(*each) for each in zip(anchors, results, strict=True))
+            for results in _slices((anchor, self._execute(anchor, each)) for anchor, each in tuples):
+                try:
+                    yield self._batch([row for _, rows in results for row in rows])
+                except MISFITS:
+                    # Some tuple's rows do not fit the schema: look at each alone and fail just that one.
+                    yield from (self._fitting(*each) for each in results)
 
     def _execute(self, anchor: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, Any]]:
         try:
@@ -130,17 +134,20 @@ class RichRunner:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows that the tasks emit, and those that tell what became of tuples that are not acked."""
+        for results in _slices((None, rows) for rows in self._results(batches)):
+            yield self._batch([row for _, rows in results for row in rows])
+
+    def _results(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
+        """What the tasks emit for each tuple, and at the end."""
         task: Task | None = None
         for batch in batches:
-            emitted: list[dict[str, Any]] = []
             for number, tup in self._tuples(batch):
                 if task is None or task.number != number:
-                    emitted += task.finish() if task else []
+                    yield task.finish() if task else []
                     task = Task(self.factory(), replace(self.context, task=number), self.columns)
-                emitted += task.execute(tup)
-            yield self._batch(emitted)
+                yield task.execute(tup)
         if task is not None:
-            yield self._batch(task.finish())
+            yield task.finish()
 
     def _tuples(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Tuple]]:
         """The tuples of a batch, each with its task; column by column, which is faster than row by row."""
@@ -166,6 +173,23 @@ class RichRunner:
             anchor = of_roots(_roots(row) or row["_cause"])
             return {**anchor, **failure(error)}
         return row
+
+
+def _slices(results: Iterable[tuple[_Anchor, _Rows]]) -> Iterator[list[tuple[_Anchor, _Rows]]]:
+    """The results for tuples, those together that have about `ROWS_AT_ONCE` rows.
+
+    Args:
+        results: for each tuple something and its rows.
+    """
+    some: list[tuple[_Anchor, _Rows]] = []
+    count = 0
+    for each in results:
+        some.append(each)
+        count += len(each[1])
+        if count >= ROWS_AT_ONCE:
+            yield some
+            some, count = [], 0
+    yield some
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Row]:
