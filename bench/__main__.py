@@ -15,7 +15,7 @@ from bench.command import exit_with
 from bench.cycle import measure_cycle
 from bench.fold import measure_fold, measure_history
 from bench.kafka import measure_kafka, measure_replay
-from bench.large import Figure, measure_idle, measure_selection
+from bench.large import Figure, measure_audit, measure_idle, measure_selection
 from bench.pairs import Measure
 from bench.tax import measure_tax
 
@@ -31,6 +31,7 @@ def main() -> int:
         "replay": measure_replay,
         "selection": measure_selection,
         "idle": measure_idle,
+        "audit": measure_audit,
     }
     names = sys.argv[1:] or list(measures)
     unknown = [name for name in names if name not in measures]

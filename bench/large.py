@@ -1,4 +1,4 @@
-"""Many messages: what a choice among them and a fold over them cost a client.
+"""Many messages: what a choice among them, a fold over them and their audit cost a client.
 
 Each is done in a process of its own, of which the seconds and the most memory are told.
 """
@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import polars as pl
+from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from acker.core.checksums import events_with_checksum
@@ -21,12 +22,17 @@ from acker.core.delta import Store, append_rows
 from acker.core.events import State
 from acker.core.fold_job import FoldRequest, run_fold
 from acker.core.parquet import columns_of
-from acker.core.schemas import EVENTS, LEDGER, SCHEMAS
+from acker.core.schemas import EVENTS, LEDGER, SCHEMAS, stream
 from acker.core.snapshot import Snapshot
 from acker.core.timeouts import Timeouts
+from acker.journal.batch import Batch
+from acker.journal.inputs import SourceRange
+from acker.journal.journal import Journal
 from acker.operations.matching import select
 from acker.operations.selection import Selection
+from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
+from acker.targets.base import Publisher
 from acker.topology.topology import Topology
 from bench.fold import NOW, SPOUT, with_history
 
@@ -36,6 +42,9 @@ SELECTION_SECONDS = 3.0
 LIVE = 20_000_000
 LIVE_BATCH = 2_000_000
 IDLE_MB = 2_000.0
+AUDITED = (1_000_000, 10_000_000)
+AUDIT_BATCH = 500_000
+AUDIT_AT_MOST = 1.5
 
 
 @dataclass(frozen=True)
@@ -71,12 +80,23 @@ def measure_idle(spark: SparkSession, folder: Path, rounds: int, live: int = LIV
     store = Store(str(folder), "idle")
     store.create()
     for batch in range(1, live // LIVE_BATCH + 1):
-        _emit(store, batch)
+        _emit(store, batch, LIVE_BATCH, tuples=1)
         _fold(store, batch)
     before = _bytes(store)
     costs = [_cost(_fold, store, live // LIVE_BATCH) for _ in range(rounds)]
     print(f"  {(_bytes(store) - before) / rounds:,.0f} bytes a fold", flush=True)
     return _figure("idle", "MB", IDLE_MB, costs)
+
+
+def measure_audit(
+    spark: SparkSession, folder: Path, rounds: int, audited: tuple[int, int] = AUDITED
+) -> Figure:
+    """The most memory for the audit of 10 M published messages ÷ of 1 M."""
+    few, many = (_published(Store(str(folder / str(count)), "audited"), count) for count in audited)
+    costs = [_cost(_audit, store) for _ in range(rounds) for store in (few, many)]
+    seconds, megabytes = (list(each) for each in zip(*costs, strict=True))
+    ratio = round(statistics.median(megabytes[1::2]) / statistics.median(megabytes[::2]), 2)
+    return Figure("audit", "times the memory", ratio, AUDIT_AT_MOST, seconds, megabytes)
 
 
 def _figure(name: str, unit: str, at_most: float, costs: list[tuple[float, float]]) -> Figure:
@@ -115,15 +135,46 @@ def _select(store: Store) -> None:
     assert select(_topology(store), Snapshot(store), chosen).count == CHOSEN
 
 
-def _emit(store: Store, batch: int) -> None:
-    """Log the init of a batch of messages that stay in flight."""
-    offset = pl.int_range(LIVE_BATCH, eager=True) + batch * LIVE_BATCH
+def _published(store: Store, messages: int) -> Store:
+    """A store whose spout's messages are all acked and published."""
+    store.create()
+    journal = Journal(store)
+    publisher = Publisher.of(journal, SPOUT)
+    for batch in range(1, messages // AUDIT_BATCH + 1):
+        plan = Batch(SPOUT, batch, "next", SourceRange(batch), (), NOW, "bench")
+        assert Journal(store).append_all([plan])
+        roots = _emit(store, batch, AUDIT_BATCH, tuples=0)
+        _fold(store, batch)
+        rows = pl.DataFrame({"_root_id": roots, "value": roots.cast(pl.String)})
+        nothing = pl.lit(None, pl.String)
+        emitted = rows.with_columns(_batch=pl.lit(batch, pl.Int64), _kind=nothing, _error=nothing)
+        write_deltalake(store.path(stream(SPOUT)), emitted.to_arrow(), mode="append")
+        once = CommitProperties(app_transactions=[Transaction(publisher.app, batch)])
+        write_deltalake(_target(store), rows.to_arrow(), mode="append", commit_properties=once)
+    return store
+
+
+def _target(store: Store) -> str:
+    return store.path("published")
+
+
+def _audit(store: Store) -> None:
+    topology = _topology(store)
+    topology.publish(SPOUT, _target(store))
+    found = audit_report(topology, store)
+    assert found.passed, found.findings
+
+
+def _emit(store: Store, batch: int, messages: int, tuples: int) -> pl.Series:
+    """Log the inits of a batch of messages, in flight where they have tuples. Returns their roots."""
+    offset = pl.int_range(messages, eager=True) + batch * messages
+    roots = offset.hash(batch).reinterpret(signed=True)
     events = pl.DataFrame(
         {
-            "root_id": offset.hash(batch).reinterpret(signed=True),
+            "root_id": roots,
             "kind": "init",
-            "ack_val": 1,
-            "emitted": 1,
+            "ack_val": tuples,
+            "emitted": tuples,
             "consumed": 0,
             "spout": SPOUT,
             "source_partition": "0",
@@ -136,8 +187,9 @@ def _emit(store: Store, batch: int) -> None:
     )
     columns = columns_of(EVENTS)
     rows = pl.concat([pl.DataFrame(schema=columns), events], how="diagonal_relaxed").cast(columns)
-    sealed = events_with_checksum(rows, SPOUT, batch, LIVE_BATCH, NOW)
+    sealed = events_with_checksum(rows, SPOUT, batch, messages, NOW)
     append_rows(store.require(EVENTS), sealed.to_arrow().cast(SCHEMAS[EVENTS].arrow()), SPOUT, batch)
+    return roots
 
 
 def _fold(store: Store, batch: int) -> None:

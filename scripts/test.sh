@@ -60,10 +60,11 @@ if [[ " $* " == *" --all-faults "* ]]; then
     run others tests/faults --ignore=tests/faults/test_crash_points.py "$@"
 else
     run faults tests/faults tests/dags "$@"
-    run kafka tests/kafka "$@"
+    run kafka,model,store tests/kafka tests/model tests/store "$@"
     run spark tests/spark tests/pipeline "$@"
     run others --ignore=tests/faults --ignore=tests/dags \
-        --ignore=tests/spark --ignore=tests/kafka --ignore=tests/pipeline "$@"
+        --ignore=tests/spark --ignore=tests/pipeline \
+        --ignore=tests/kafka --ignore=tests/model --ignore=tests/store "$@"
 fi
 set +m
 
