@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.core.delta import arrow_table
+from acker.core.delta import arrow_table, files_of
 from tests.faults.damaged import PUBLISHED, Damaged
 from tests.faults.damaged import living as living
 from tests.faults.damaged import place as place
@@ -56,6 +56,16 @@ def files(place: Damaged, table: str) -> list[Path]:
 
 def without_file(index: int) -> Callable[[Damaged, str], None]:
     return lambda place, table: files(place, table)[index].unlink()
+
+
+def without_newest(settled: bool) -> Callable[[Damaged, str], None]:
+    """The ledger without its newest file of settled rows, or of live ones."""
+
+    def damage(place: Damaged, table: str) -> None:
+        of_settled = set(files_of(place.table(table), "live_in IS NULL"))
+        [each for each in files(place, table) if (str(each) in of_settled) == settled][-1].unlink()
+
+    return damage
 
 
 def without_files(place: Damaged, table: str) -> None:
@@ -213,7 +223,10 @@ CASES = [
     case("without its newest file", "events", without_file(-1), (*LOOKS, "fold"), without, tier=""),
     case("without its files", "events", without_files, ALL, without),
     case("without a file that is folded", "events", without_file(0), ("audit", "trace"), repaired),
-    case("without its newest file", "ledger", without_file(-1), ALL, all_from_yesterday),
+    case("without its newest settled file", "ledger", without_newest(settled=True), ALL,
+         all_from_yesterday),
+    case("without its newest live file", "ledger", without_newest(settled=False), (*LOOKS, "fold"),
+         all_from_yesterday),
     case("without its files", "ledger", without_files, ALL, all_anew),
     case("without a file", "batches", without_file(0), ALL, all_from_yesterday),
     case("without its newest file", "streams/numbers", without_file(-1), ("fold",), repaired,
