@@ -31,7 +31,7 @@ HOLE = "compacted away, of a transaction that was aborted, or without a value"
 _ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 _CONSUMERS = 4  # of a task
-_FETCHED_BYTES = 100_000  # at once; more where a record is larger
+_FETCHED_BYTES = 17_000  # at once: a batch of most producers; more where one is larger
 _ROWS = 50  # that are handed on at once; each consumer holds so many
 _SCHEMA = pa.schema(
     {
