@@ -27,6 +27,7 @@ _LATER = (
     "NOT_LEADER_FOR_PARTITION",
 )
 _PAUSE_SECONDS = 0.2
+FORBIDDEN = "TOPIC_AUTHORIZATION_FAILED"
 _UNKNOWN = "UNKNOWN_TOPIC_OR_PART"
 _LOOK_BYTES = 10_000  # fetched of a partition at once, more where a record is larger
 LOOK_SECONDS = 5.0  # for the first records of all partitions
@@ -122,7 +123,7 @@ class Cluster:
         admin = self.admin()
         found = {}
         for resource, future in admin.describe_configs(asked, request_timeout=ANSWER_SECONDS).items():
-            with clearly(self, f"the settings of topic {resource.name}"):
+            with clearly(self, f"the settings of topic {resource.name}", "DescribeConfigs"):
                 found[resource.name] = int(future.result()["max.message.bytes"].value)
         return found
 
@@ -209,12 +210,17 @@ class Cluster:
 
 
 @contextmanager
-def clearly(cluster: Cluster, asked: str) -> Iterator[None]:
-    """Raise a SourceError where the cluster does not answer, or refuses."""
+def clearly(cluster: Cluster, asked: str, needs: str = "Describe and Read") -> Iterator[None]:
+    """Raise a SourceError where the cluster does not answer, or refuses.
+
+    Args:
+        asked: for what.
+        needs: what must be granted for it.
+    """
     try:
         yield
     except KafkaException as error:
-        raise SourceError(f"Kafka at {cluster.servers}, asked for {asked}: {_said(error)}") from error
+        raise SourceError(f"Kafka at {cluster.servers}, asked for {asked}: {_said(error, needs)}") from error
 
 
 def when_ready(ask: Callable[[], _Answer]) -> _Answer:
@@ -238,12 +244,14 @@ def code_of(error: KafkaException) -> str:
     return str(error.args[0].name())
 
 
-def _said(error: KafkaException) -> str:
+def _said(error: KafkaException, needs: str) -> str:
     """What an error says, and what to do."""
     code, said = code_of(error), error.args[0].str()
     advice = {
         _UNKNOWN: "It is not there: create it, or mend its name.",
-        "TOPIC_AUTHORIZATION_FAILED": "Nobody allowed it: grant Describe and Read on it.",
+        FORBIDDEN: f"This login may not: grant {needs} on it.",
+        "GROUP_AUTHORIZATION_FAILED": "This login may not: grant Read on the group.",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "This login may not: grant Write on that transactional id.",
         "_TIMED_OUT": f"No answer within {ANSWER_SECONDS:.0f} s: see that a broker runs there.",
         "_TRANSPORT": "No broker can be reached there: see that one runs.",
     }

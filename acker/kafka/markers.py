@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from acker.core.errors import SourceError
-from acker.kafka.cluster import ANSWER_SECONDS, Cluster, clearly, code_of
+from acker.kafka.cluster import ANSWER_SECONDS, FORBIDDEN, Cluster, clearly, code_of
 
 try:
     from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -77,19 +77,15 @@ def create_markers(cluster: Cluster, topic: str) -> None:
     Raises:
         SourceError: it may not be made, or the cluster does not answer.
     """
-    if cluster.has(topic):
+    if _is_there(cluster, topic):
         return
     admin = cluster.admin()
     made = admin.create_topics([NewTopic(topic, 1, config=_CONFIG)], request_timeout=ANSWER_SECONDS)
     try:
         made[topic].result()
     except KafkaException as error:
-        if code_of(error) == "TOPIC_AUTHORIZATION_FAILED":
-            raise SourceError(
-                f"Kafka at {cluster.servers} does not let the topic {topic} be made, which keeps how far a "
-                "publisher is: grant Create, Describe, Read and Write on topics that begin with "
-                "acker-published, or make it with one partition and cleanup.policy=compact."
-            ) from error
+        if code_of(error) == FORBIDDEN:
+            raise _forbidden(cluster, topic) from error
         if code_of(error) != "TOPIC_ALREADY_EXISTS":
             with clearly(cluster, f"topic {topic}"):
                 raise
@@ -104,10 +100,27 @@ def read_markers(cluster: Cluster, topic: str, destination: str) -> list[Marker]
     Raises:
         SourceError: the cluster does not answer.
     """
-    if not cluster.has(topic):
+    if not _is_there(cluster, topic):
         return []
     key = destination.encode()
     return [Marker.of(record) for record in _committed(cluster, topic) if record.key() == key]
+
+
+def _is_there(cluster: Cluster, topic: str) -> bool:
+    try:
+        return cluster.has(topic)
+    except SourceError as error:
+        if isinstance(error.__cause__, KafkaException) and code_of(error.__cause__) == FORBIDDEN:
+            raise _forbidden(cluster, topic) from error
+        raise
+
+
+def _forbidden(cluster: Cluster, topic: str) -> SourceError:
+    return SourceError(
+        f"Kafka at {cluster.servers} does not let this login use the topic {topic}, which keeps how far a "
+        "publisher is: grant Create, Describe, Read and Write on topics that begin with acker-published, or "
+        "make it with one partition and cleanup.policy=compact and grant the other three on it."
+    )
 
 
 def _committed(cluster: Cluster, topic: str) -> Iterator[Message]:
@@ -136,7 +149,8 @@ def _committed(cluster: Cluster, topic: str) -> Iterator[Message]:
                 yield record
             elif fault.name() == "_PARTITION_EOF":
                 return
-            elif not fault.retriable():
+            # What is of no partition is about the group, which nobody joins and a login need not see.
+            elif record.topic() is not None and not fault.retriable():
                 with clearly(cluster, f"topic {topic}"):
                     raise KafkaException(fault)
     finally:

@@ -53,7 +53,7 @@ class Sender:
     def __init__(self, cluster: Cluster, name: str, limits: Mapping[str, int], transactional: bool) -> None:
         self._cluster, self._name = cluster, name
         self._transactional = transactional
-        self._fault: KafkaError | None = None
+        self._fault: tuple[KafkaError, str] | None = None  # and where
         own: dict[str, Any] = {
             "bootstrap.servers": cluster.servers,
             "enable.idempotence": True,
@@ -93,6 +93,7 @@ class Sender:
         self._producer.begin_transaction()
         try:
             yield
+            self._flush()  # which tells what became of a record, as a commit does not
             self._until_done(self._producer.commit_transaction)
         except BaseException:
             with contextlib.suppress(KafkaException):  # else whoever begins next ends it
@@ -129,14 +130,16 @@ class Sender:
         self._producer.poll(0)
 
     def _delivered(self, fault: KafkaError | None, record: Message) -> None:
-        self._fault = self._fault or fault
+        if fault is not None and self._fault is None:
+            self._fault = fault, f"topic {record.topic()}"
 
     def _flush(self) -> None:
         """Wait until the cluster has all that was sent."""
         left = self._producer.flush(_PATIENCE_SECONDS)
-        with self._asked("what was sent"):
-            if self._fault is not None:
-                raise KafkaException(self._fault)
+        fault, where = self._fault or (None, "what was sent")
+        with self._asked(where):
+            if fault is not None:
+                raise KafkaException(fault)
             if left:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
@@ -156,7 +159,7 @@ class Sender:
 
     @contextlib.contextmanager
     def _asked(self, what: str) -> Iterator[None]:
-        with clearly(self._cluster, what):
+        with clearly(self._cluster, what, "Describe and Write"):
             try:
                 yield
             except KafkaException as error:

@@ -5,12 +5,23 @@ import logging
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
-from acker import Topology
+from acker import KafkaTarget, Topology
 from acker.core.delta import query
 from acker.core.errors import SourceError
 from acker.core.events import State
+from acker.kafka import groups
+from acker.kafka.cluster import Cluster, Partition
 from acker.operations.cycle import run_cycle
 from acker.operations.replay import replay_by_hand
 from acker.operations.selection import Selection
@@ -21,6 +32,7 @@ from acker.spouts.kafka import KafkaSpout
 from tests.kafka.endpoints import answering
 from tests.kafka.logins import Issuer, client_certificate, trusting
 from tests.kit.broker import running_broker
+from tests.kit.received import received
 
 SECRET = "s3cret-0f6a7c"
 TABLES = ("batches", "events", "ledger", "streams/records")
@@ -134,3 +146,58 @@ def test_tokens_of_an_endpoint_read_and_their_secret_is_nowhere(tmp_path, monkey
         named(monkeypatch, broker, **login)
         assert read_twice(spark, KafkaSpout(connection="shop", topics="tokens")) == [["tea"], ["tea"]]
     assert files_with(settings.home, SECRET) == []
+
+
+# Who comes without a login may do everything, and `ada` what she is allowed to do.
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+DESCRIBE_CONFIGS = AclOperation.DESCRIBE_CONFIGS
+USES = (AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE)
+
+
+def allow(broker, kind, name, *operations):
+    """Let `ada` do something with all whose names begin so."""
+    pattern = ResourcePatternType.PREFIXED if name else ResourcePatternType.LITERAL
+    rules = [
+        AclBinding(kind, name or "*", pattern, "User:ada", "*", operation, AclPermissionType.ALLOW)
+        for operation in operations
+    ]
+    admin = broker.admin  # its answers go with it
+    for done in admin.create_acls(rules).values():
+        done.result()
+
+
+@pytest.mark.extended
+def test_what_a_login_may_not_do_is_said_with_what_to_grant_and_then_goes_on(
+    place, tmp_path, monkeypatch, caplog
+):
+    with running_broker(tmp_path / "broker", SECRET, AUTHORIZED) as broker:
+        broker.create("orders").add("tea", "milk")
+        broker.create("drinks")
+        named(monkeypatch, broker)
+        topology = Topology("allowed")
+        orders = topology.spout("orders", KafkaSpout(connection="shop", topics="orders", group="watched"))
+        topology.publish(orders, KafkaTarget(connection="shop", topic="drinks", value="value"))
+        run = place.run(topology)
+        topic, all_of = ResourceType.TOPIC, (AclOperation.CREATE, *USES)
+        steps = [
+            ("acker-published-.*: grant Create, Describe, Read and Write", topic, "acker-published", all_of),
+            ("asked for topic orders: .*: grant Describe and Read on it", topic, "orders", USES),
+            ("settings of topic drinks: .*: grant DescribeConfigs on", topic, "drinks", [DESCRIBE_CONFIGS]),
+            ("a transaction of .*-orders: .*: grant Write on that", ResourceType.TRANSACTIONAL_ID, "", USES),
+            ("topic drinks: .*: grant Describe and Write on it", topic, "drinks", USES),
+        ]
+        for said, kind, name, operations in steps:
+            with pytest.raises(SourceError, match=said):
+                run_cycle(run)
+            allow(broker, kind, name, *operations)
+        run_cycle(run)
+        assert [value for _, value, _ in received(broker.servers, "drinks")] == ["tea", "milk"]
+        assert "asked for the offsets of group watched: This login may not: grant Read" in caplog.text
+        allow(broker, ResourceType.GROUP, "watched", AclOperation.DESCRIBE, AclOperation.READ)
+        run_cycle(run)
+        assert groups.committed(Cluster(broker.servers), "watched") == {Partition("orders", 0): 2}
