@@ -85,6 +85,13 @@ MUTANTS = (
         "acker/core/delta.py",
         ", commit_properties=once)",
         ")",
+        (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
+    ),
+    Mutant(
+        "a fold leaves its transaction number out",
+        "acker/core/fold_job.py",
+        "partition_by, commit_properties=once",
+        "partition_by",
         (f"{JOB}test_a_fold_that_is_repeated_after_its_commit_changes_nothing",),
     ),
     Mutant(
