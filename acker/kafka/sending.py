@@ -21,6 +21,7 @@ _QUEUE_KBYTES = 65_536
 _BATCH_BYTES = 1_000_000  # librdkafka's own
 # The last is what each later call says; it does not tell of what it came.
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FATAL")
+_GIVEN_UP = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")  # of records whose transaction has ended, not why it did
 _log = logging.getLogger(__name__)
 
 
@@ -93,11 +94,12 @@ class Sender:
         self._producer.begin_transaction()
         try:
             yield
-            self._flush()  # which tells what became of a record, as a commit does not
             self._until_done(self._producer.commit_transaction)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(KafkaException):  # else whoever begins next ends it
                 self._producer.abort_transaction(ANSWER_SECONDS)
+            if isinstance(error, SourceError) and not isinstance(error, Fenced):
+                self._check_delivered()
             raise
 
     @contextlib.contextmanager
@@ -130,18 +132,23 @@ class Sender:
         self._producer.poll(0)
 
     def _delivered(self, fault: KafkaError | None, record: Message) -> None:
-        if fault is not None and self._fault is None:
+        if fault is not None and self._fault is None and fault.name() not in _GIVEN_UP:
             self._fault = fault, f"topic {record.topic()}"
 
     def _flush(self) -> None:
         """Wait until the cluster has all that was sent."""
         left = self._producer.flush(_PATIENCE_SECONDS)
-        fault, where = self._fault or (None, "what was sent")
-        with self._asked(where):
-            if fault is not None:
-                raise KafkaException(fault)
-            if left:
+        self._check_delivered()
+        if left:
+            with self._asked("what was sent"):
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def _check_delivered(self) -> None:
+        """Raise what the cluster has said of the first record that it refused."""
+        if self._fault is not None:
+            fault, where = self._fault
+            with self._asked(where):
+                raise KafkaException(fault)
 
     def _until_done(self, call: Callable[[float], Any]) -> None:
         """Call what may be called again until it is done."""
