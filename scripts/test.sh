@@ -60,11 +60,11 @@ if [[ " $* " == *" --all-faults "* ]]; then
     run others tests/faults --ignore=tests/faults/test_crash_points.py "$@"
 else
     run faults tests/faults tests/dags "$@"
-    run kafka,model,store tests/kafka tests/model tests/store "$@"
+    run kafka,small tests/kafka tests/model tests/store tests/unit "$@"
     run spark tests/spark tests/pipeline "$@"
     run others --ignore=tests/faults --ignore=tests/dags \
         --ignore=tests/spark --ignore=tests/pipeline \
-        --ignore=tests/kafka --ignore=tests/model --ignore=tests/store "$@"
+        --ignore=tests/kafka --ignore=tests/model --ignore=tests/store --ignore=tests/unit "$@"
 fi
 set +m
 

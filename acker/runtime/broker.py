@@ -5,6 +5,7 @@ started again has them. Its jars, which `broker.xml` lists, are fetched once.
 """
 
 import contextlib
+import logging
 import os
 import subprocess
 import time
@@ -22,7 +23,9 @@ from acker.runtime.settings import LOOPBACK
 
 _LIST = Path(__file__).with_name("broker.xml")
 _START_SECONDS = 120
+_ANSWER_SECONDS = 5
 _POLL_SECONDS = 0.1
+_log = logging.getLogger(__name__)
 
 # Kafka wants the id of a cluster when it makes a data folder: any 16 bytes in base64. This cluster meets no
 # other.
@@ -73,7 +76,7 @@ class Broker:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        """Start it on what its folder holds. Returns once it accepts connections.
+        """Start it on what its folder holds. Returns once it answers.
 
         Raises:
             ServerError: it does not come up. The message says why and names its log.
@@ -124,7 +127,7 @@ class Broker:
 
     def _await(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while not is_listening(LOOPBACK, self.port):
+        while not (is_listening(LOOPBACK, self.port) and self._answers()):
             if not self.is_running:
                 raise ServerError(f"The Kafka broker did not start: {last_words(self._log)}")
             if time.monotonic() > deadline:
@@ -132,6 +135,18 @@ class Broker:
                     f"The Kafka broker did not start within {_START_SECONDS} s: {last_words(self._log)}"
                 )
             time.sleep(_POLL_SECONDS)
+
+    def _answers(self) -> bool:
+        """Whether it is this broker that listens, and not who was given the port in the meantime."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.servers}, logger=_log)
+        try:
+            found = admin.describe_cluster(request_timeout=_ANSWER_SECONDS).result()
+        except KafkaException:
+            return False
+        return any(node.port == self.port for node in found.nodes)
 
     def _command(self, *arguments: str) -> list[str]:
         classes = os.pathsep.join(map(str, fetched(_LIST, kept_in("broker", _LIST))))

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,13 @@ def members(group: int) -> list[int]:
     return found
 
 
+def take_port(broker, other):
+    """Listen on a broker's port as soon as its process is there, which listens seconds later."""
+    wait_for(lambda: broker.process is not None, every_seconds=0.01)
+    other.bind(("127.0.0.1", broker.port))
+    other.listen()
+
+
 @pytest.mark.extended
 def test_a_broker_that_is_started_again_has_what_it_had_and_nobody_starts_a_second_one(tmp_path):
     with running_broker(tmp_path / "a home, of ü") as broker:
@@ -42,6 +51,11 @@ def test_a_broker_that_is_started_again_has_what_it_had_and_nobody_starts_a_seco
         assert {address for address, _ in listeners(members(broker.process.pid))} == {"127.0.0.1"}
         with pytest.raises(ServerError, match=r"did not start: .* is using this directory.*broker\.log"):
             Broker(broker.folder).start()
+        late = Broker(broker.folder)
+        with ThreadPoolExecutor() as pool, socket.socket() as other:
+            pool.submit(take_port, late, other)  # then who listens there is not the broker
+            with pytest.raises(ServerError, match=r"did not start: .* is using this directory"):
+                late.start()
         broker.stop()
         assert not broker.is_running
         broker.start()
