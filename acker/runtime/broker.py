@@ -137,7 +137,7 @@ class Broker:
             time.sleep(_POLL_SECONDS)
 
     def _answers(self) -> bool:
-        """Whether it is this broker that listens, and not who was given the port in the meantime."""
+        """Whether it is this broker that listens, and serves: it listens before it looks for its data."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
