@@ -64,7 +64,8 @@ class _Acked:
         rows = settled_in(ledger, position).filter(is_acked).select("root_id", *MESSAGE, "attempt", "batch")
         self.earlier = pl.DataFrame(schema={"root_id": pl.Int64}) if every_attempt else _earlier(rows)
         self._rows = rows.join(self.earlier.lazy(), on="root_id", how="anti")
-        tuples = [all_tuples(name, table).select("_root_id") for table in streams]
+        self._streams = list(streams)
+        tuples = [all_tuples(name, table).select("_root_id") for table in self._streams]
         self._tuples = pl.concat(tuples).drop_nulls()
 
     def passes(self) -> Iterator[tuple[_Pass, pl.DataFrame]]:
@@ -78,7 +79,7 @@ class _Acked:
             found = each.of(self._rows, "root_id").join(
                 tuples, left_on="root_id", right_on="_root_id", how="left"
             )
-            yield each, collect(found.with_columns(pl.col("tuples").fill_null(0)))
+            yield each, collect(found.with_columns(pl.col("tuples").fill_null(0)), lambda: self._streams)
 
     def count(self, *conditions: pl.Expr) -> int:
         """The tuples of roots that fulfil all conditions."""
@@ -181,9 +182,10 @@ def _number(evidence: Evidence, every_attempt: bool) -> int:
     """How many tuples were acked, what is trimmed and what belongs to no message included."""
     assert evidence.counted.tuples is not None
     gone = sum(evidence.counted.tuples.get(name, 0) for name in evidence.streams)
-    tuples = all_tuples(evidence.stream, evidence.streams[evidence.stream])
+    table = evidence.streams[evidence.stream]
+    tuples = all_tuples(evidence.stream, table)
     is_untracked = pl.col("_root_id").is_null() & (pl.col("_batch") <= evidence.folded)
-    untracked: int = collect(tuples.filter(is_untracked).select(pl.len())).item()
+    untracked: int = collect(tuples.filter(is_untracked).select(pl.len()), lambda: [table]).item()
     return gone + untracked + _acked(evidence, every_attempt).count(~_is_gone(evidence.counted))
 
 
