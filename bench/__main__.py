@@ -16,6 +16,7 @@ from bench.cycle import measure_cycle
 from bench.fold import measure_fold, measure_history
 from bench.kafka import measure_kafka, measure_replay
 from bench.large import Figure, measure_audit, measure_idle, measure_selection
+from bench.minute import measure_minute
 from bench.pairs import Measure
 from bench.tax import measure_tax
 
@@ -32,6 +33,7 @@ def main() -> int:
         "selection": measure_selection,
         "idle": measure_idle,
         "audit": measure_audit,
+        "minute": measure_minute,
     }
     names = sys.argv[1:] or list(measures)
     unknown = [name for name in names if name not in measures]

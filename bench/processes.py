@@ -1,8 +1,10 @@
 """What the Spark server and this process hold of the machine, as `ps` and the JDK's `jcmd` tell it."""
 
+import contextlib
 import os
 import re
 import subprocess
+from pathlib import Path
 
 from acker.core.errors import ServerError
 
@@ -45,6 +47,20 @@ def server_sizes(pid: int) -> dict[str, float]:
         elif name == _METASPACE:
             sizes["metaspace MB"] = int(value) / 2**20
     return sizes | {"heap MB": heap / 2**20}
+
+
+def processor_seconds(pid: int) -> float:
+    """Seconds of processor time of a process and all below it, those that have ended included. On Linux."""
+    ticks: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            parents[int(folder.name)], ticks[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    found = {pid}
+    while more := {each for each, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sum(ticks.get(each, 0) for each in found) / os.sysconf("SC_CLK_TCK")
 
 
 def client_megabytes() -> float:

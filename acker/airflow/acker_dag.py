@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, task
+from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acker.airflow.wiring import SETTINGS, dag_of, due, events, ledger, report
+from acker.airflow.wiring import SETTINGS, dag_of, due, events, ledger, report, schedule_of
 from acker.runtime.manifest import Manifest
 
 DOC = """\
@@ -20,9 +20,7 @@ did not. `check` fails when a fold gave messages up: `acker audit {name}` lists 
 
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
-    schedule = AssetOrTimeSchedule(
-        timetable=CronTriggerTimetable(SETTINGS.acker_schedule, timezone="UTC"), assets=[events(manifest)]
-    )
+    schedule = schedule_of(manifest, "acker", SETTINGS.acker_schedule, events(manifest))
     with dag_of(manifest, "acker", schedule, DOC.format(name=manifest.name)) as dag:
         counts = _fold_task(manifest)
         _due_task(manifest, counts)

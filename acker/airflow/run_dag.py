@@ -2,15 +2,7 @@
 
 from typing import Any
 
-from airflow.sdk import (
-    DAG,
-    Asset,
-    AssetAll,
-    AssetAny,
-    AssetOrTimeSchedule,
-    CronTriggerTimetable,
-    task,
-)
+from airflow.sdk import DAG, Asset, AssetAlias, AssetAll, AssetAny, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from acker.airflow.wiring import (
@@ -19,6 +11,7 @@ from acker.airflow.wiring import (
     events,
     published,
     replayed,
+    schedule_of,
     spark_task,
     waits_for_held_batches,
 )
@@ -44,25 +37,52 @@ def build(manifest: Manifest) -> DAG:
     with dag_of(
         manifest, "run", _schedule(manifest), DOC.format(doc=manifest.doc, name=manifest.name)
     ) as dag:
-        tasks = {component.name: _component_task(manifest, component) for component in manifest.components}
-        for component in manifest.components:
-            for upstream in component.inputs:
-                tasks[upstream] >> tasks[component.name]
-            for stream in manifest.published_by(component.name):
-                tasks[component.name] >> _publish_task(manifest, stream)
-        list(tasks.values()) >> _watcher_task()
+        if manifest.one_task:
+            _only_task(manifest)
+        else:
+            _draw(manifest)
         _check_task(manifest)
     return dag
+
+
+def _draw(manifest: Manifest) -> None:
+    tasks = {component.name: _component_task(manifest, component) for component in manifest.components}
+    for component in manifest.components:
+        for upstream in component.inputs:
+            tasks[upstream] >> tasks[component.name]
+        for stream in manifest.published_by(component.name):
+            tasks[component.name] >> _publish_task(manifest, stream)
+    list(tasks.values()) >> _watcher_task()
 
 
 def _schedule(manifest: Manifest) -> Any:
     """What the topology says, or else the deployment, and when a replay has emitted messages."""
     if not isinstance(manifest.schedule, tuple):
-        cron = SETTINGS.run_schedule if manifest.schedule is None else manifest.schedule
-        timetable = CronTriggerTimetable(cron, timezone="UTC")
-        return AssetOrTimeSchedule(timetable=timetable, assets=[replayed(manifest)])
+        return schedule_of(manifest, "run", manifest.schedule or SETTINGS.run_schedule, replayed(manifest))
     assets = [Asset.ref(uri=each) if "://" in each else Asset.ref(name=each) for each in manifest.schedule]
     return AssetAny(replayed(manifest), AssetAll(*assets)) if assets else [replayed(manifest)]
+
+
+def _only_task(manifest: Manifest) -> Any:
+    updated = AssetAlias(f"{manifest.name}.components", group="acker")
+
+    def step(connect: Any) -> dict[str, Any]:
+        from acker.airflow import tasks
+
+        done, streams = tasks.run_components(tasks.open_run(manifest.name, connect), waits_for_held_batches())
+        assets = [published(manifest, stream) for stream in streams]
+        if len(done) > len(streams):  # some component as well
+            assets.append(events(manifest))
+        for asset in assets:
+            get_current_context()["outlet_events"][updated].add(asset, extra=done)
+        return done
+
+    return spark_task(
+        "components",
+        step,
+        outlets=[updated],
+        doc_md="Runs the spouts, then the bolts, and publishes what the acker has found complete.",
+    )
 
 
 def _component_task(manifest: Manifest, component: ComponentManifest) -> Any:

@@ -17,6 +17,7 @@ from acker.batches.progress import Step, describe
 from acker.batches.run import Run, utc_now
 from acker.components.base import Component
 from acker.core.delta import Store
+from acker.core.errors import BatchHeld
 from acker.core.ledger import fold_counts, live_counts
 from acker.journal.journal import Journal
 from acker.kafka.connections import look_up_with
@@ -30,6 +31,7 @@ from acker.operations.selection import Selection
 from acker.operations.trim import trim_events, trim_streams
 from acker.reports.failures import failed_in_batches
 from acker.reports.sources import amounts, source_backlogs
+from acker.reports.waiting import waits_for_acker, waits_for_components
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
 from acker.topology.topology import Topology
@@ -47,9 +49,7 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
         connect: gives the Spark session, when the step first needs it; None: one of the deployment's.
     """
     settings = Settings.from_env()
-    look_up_with(_kafka_connection)
-    found = load_topology(topology, settings)
-    store = Store(settings.store, found.name)
+    found, store = _opened(topology, settings)
     store.create()
 
     def connected() -> SparkSession:
@@ -59,6 +59,12 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
         return sessions.connect(settings)
 
     return Run(found, store, connect or connected, on_step=_log_step)
+
+
+def _opened(topology: str, settings: Settings) -> tuple[Topology, Store]:
+    look_up_with(_kafka_connection)
+    found = load_topology(topology, settings)
+    return found, Store(settings.store, found.name)
 
 
 def _kafka_connection(name: str) -> dict[str, Any] | None:
@@ -131,6 +137,41 @@ def run_bolt(run: Run, bolt: str, waits: bool = False) -> dict[str, Any]:
     }
 
 
+def run_components(run: Run, waits: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """Run every component, and publish.
+
+    Where one raises, the others go on, and the first error is raised at the end. A bolt that waits stops
+    nothing.
+
+    Args:
+        waits: see `run_bolt`.
+
+    Returns:
+        Component or publication -> what `read_source`, `run_bolt` and `publish` return, of those with
+        something to do; and the streams that were published.
+    """
+    errors: list[Exception] = []
+    done: dict[str, Any] = {}
+    for component in run.topology.order():
+        with cycle.going_on(errors):
+            try:
+                is_bolt = bool(component.inputs)
+                counts = run_bolt(run, component.name, waits) if is_bolt else read_source(run, component.name)
+            except BatchHeld as held:
+                log.info("%s", held)
+            else:
+                done |= {component.name: counts} if counts else {}
+    published = []
+    for stream in run.topology.publications:
+        with cycle.going_on(errors):
+            if counts := publish(run, stream):
+                done[f"publish_{stream}"] = counts
+                published.append(stream)
+    if errors:
+        raise errors[0]
+    return done, published
+
+
 def _give_up_if_asked(run: Run, bolt: Component, error: Exception) -> None:
     hold = newest_hold(run.snapshot(), bolt.name)
     limit = Settings.from_env().give_up_after_tries
@@ -172,12 +213,11 @@ def match(topology: str, form: Fields) -> Counts:
         SettingsError: the form asks for what cannot be.
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
     """
-    settings = Settings.from_env()
-    found = load_topology(topology, settings)
+    found, store = _opened(topology, Settings.from_env())
     selection = Selection.parse(form, found)
     if selection is None and not form.get("dry_run"):
         return {}
-    counted = replay.dry_run(found, Store(settings.store, found.name), selection, utc_now())
+    counted = replay.dry_run(found, store, selection, utc_now())
     for each in counted.messages:
         log.info("%s, %s: %s", each.message, each.state, each.reason or "acked")
     return {name: count for name, count in counted.counts.items() if name != "replayed"}
@@ -197,11 +237,19 @@ def replay_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) -
     return {"messages": done.replayed} if done.replayed else {}
 
 
+def waits_for(topology: str, kind: str) -> list[str]:
+    """What waits for a DAG, `run` or `acker`, in sentences. Without Spark."""
+    found, store = _opened(topology, Settings.from_env())
+    journal = Journal(store, found.roles)
+    if kind == "acker":
+        return waits_for_acker(journal, utc_now())
+    return waits_for_components(found, journal, utc_now())
+
+
 def health_warnings(topology: str) -> list[str]:
     """What an operator should look at, without Spark: what is late, and what has become too much."""
     settings = Settings.from_env()
-    found = load_topology(topology, settings)
-    store = Store(settings.store, found.name)
+    found, store = _opened(topology, settings)
     journal = Journal(store, found.roles)
     said = [
         f"{hold}. Mend it, or fail its messages with `acker give-up {topology} {bolt.name}`."
@@ -219,7 +267,7 @@ def health_warnings(topology: str) -> list[str]:
             f"{settings.backlog_allowed:,} of PIPELINE_BACKLOG_ALLOWED."
         )
     late = timedelta(minutes=settings.acker_late_minutes)
-    if newest.folded_at is not None and utc_now() - newest.folded_at > late:
+    if newest.folded_at and utc_now() - newest.folded_at > late and waits_for_acker(journal, utc_now()):
         said.append(
             f"The acker has not run since {newest.folded_at:%Y-%m-%d %H:%M} UTC: "
             f"look at the DAG {topology}.acker."

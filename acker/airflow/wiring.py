@@ -8,12 +8,23 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Asset, get_current_context, task
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetAny,
+    AssetOrTimeSchedule,
+    AssetWatcher,
+    CronTriggerTimetable,
+    get_current_context,
+    task,
+)
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
+from acker.airflow.watch import Watch
 from acker.core.errors import BatchHeld
 from acker.runtime.manifest import Manifest, registered_manifests
 from acker.runtime.settings import Settings
+from acker.topology.schedule import WATCH
 
 SETTINGS = Settings.from_env()
 MANIFESTS, FAULTS = registered_manifests(SETTINGS)
@@ -63,6 +74,21 @@ def _asset(manifest: Manifest, table: str) -> Asset:
 
 def _uri(path: str) -> str:
     return path if "://" in path else f"file://{path}"
+
+
+def schedule_of(manifest: Manifest, kind: str, schedule: str, asset: Asset) -> Any:
+    """When a DAG runs: by a cron expression or preset, and when an asset is updated.
+
+    With `@watch` it is when a watch finds something to do. Once an hour it runs all the same: without a
+    triggerer nothing stands still for ever, and Kafka's brokers forget offsets that nobody commits again.
+    """
+    if schedule != WATCH:
+        return AssetOrTimeSchedule(timetable=CronTriggerTimetable(schedule, timezone="UTC"), assets=asset)
+    name = f"{manifest.name}.{kind}_waits"
+    watcher = AssetWatcher(name=name, trigger=Watch(manifest.name, kind, SETTINGS.watch_seconds))
+    waits = Asset(name, uri=f"acker://{manifest.name}/{kind}_waits", group="acker", watchers=[watcher])
+    hourly = CronTriggerTimetable("@hourly", timezone="UTC")
+    return AssetOrTimeSchedule(timetable=hourly, assets=AssetAny(waits, asset))
 
 
 def dag_of(manifest: Manifest, kind: str, schedule: Any, doc: str, **options: Any) -> DAG:

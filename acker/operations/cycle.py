@@ -52,13 +52,13 @@ def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
     messages = replayed = batches = 0
     errors: list[Exception] = []
     for spout in run.topology.spouts:
-        with _to_go_on(errors):
+        with going_on(errors):
             done = run_spout(run, spout, None if limit is None else limit - messages)
             messages += done.messages
             replayed += done.replayed
             batches += done.batches
     for bolt in run.topology.bolts:
-        with _to_go_on(errors):
+        with going_on(errors):
             batches += run_bolt(run, bolt)
     fold(run)
     commits = publish(run)
@@ -68,7 +68,7 @@ def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
 
 
 @contextmanager
-def _to_go_on(errors: list[Exception]) -> Iterator[None]:
+def going_on(errors: list[Exception]) -> Iterator[None]:
     """Keep what one component raises, so that the others go on; what would stop them all is raised."""
     try:
         yield

@@ -42,6 +42,7 @@ class Manifest:
     components: tuple[ComponentManifest, ...]  # each after those that it reads
     tables: dict[str, str]  # published stream -> path or URI of the table that it publishes to
     schedule: str | tuple[str, ...] | None = None  # a cron expression or preset; assets; the deployment's
+    one_task: bool = False  # whether all components run in one task
 
     @property
     def spouts(self) -> list[ComponentManifest]:
@@ -62,7 +63,9 @@ def manifest_of(topology: "Topology", doc: str = "") -> Manifest:
     """The manifest of a topology; `doc` describes it to people."""
     components = tuple(ComponentManifest(c.name, c.upstreams, c.doc) for c in topology.order())
     tables = {stream: _place(topology.name, each) for stream, each in topology.publications.items()}
-    return Manifest(topology.name, doc, topology.max_pending, components, tables, topology.schedule)
+    return Manifest(
+        topology.name, doc, topology.max_pending, components, tables, topology.schedule, topology.one_task
+    )
 
 
 def _place(topology: str, publication: "Publication") -> str:
@@ -93,7 +96,7 @@ def more_than_one(name: str) -> str:
 
 
 def _kept_manifest(import_string: str, settings: Settings) -> Manifest:
-    kept = settings.home / "manifests" / f"{_fingerprint(import_string)}.json"
+    kept = settings.home / "manifests" / f"{fingerprint(import_string)}.json"
     try:
         return _from_json(json.loads(kept.read_text()))
     except FileNotFoundError:
@@ -105,7 +108,7 @@ def _kept_manifest(import_string: str, settings: Settings) -> Manifest:
     return _from_json(described)
 
 
-def _fingerprint(import_string: str) -> str:
+def fingerprint(import_string: str) -> str:
     """Changes with the file that defines the topology, and with the environment that it may read."""
     module = import_string.partition(":")[0]
     search_current_folder()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from acker.core.errors import SettingsError
 from acker.runtime.project import project_topologies
+from acker.topology.schedule import WATCH
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
@@ -44,8 +45,9 @@ class Settings:
             0.0.0.0 for all networks, which needs a token. Default: 127.0.0.1.
         driver_memory: `PIPELINE_DRIVER_MEMORY`, the heap of the project's own server. Default: `4g`.
         run_schedule: `PIPELINE_RUN_SCHEDULE`, when Airflow runs the topologies, as a cron expression in UTC.
-            Default: every minute.
-        acker_schedule: `PIPELINE_ACKER_SCHEDULE`, when it folds at the latest. Default: every minute.
+            Default: `@watch`, when there is something to do.
+        acker_schedule: `PIPELINE_ACKER_SCHEDULE`, when it folds at the latest. Default: `@watch`.
+        watch_seconds: `PIPELINE_WATCH_SECONDS`, how often `@watch` looks for something to do. Default: 60.
         maintain_schedule: `PIPELINE_MAINTAIN_SCHEDULE`. Default: at 03:00.
         stream_retention_hours: `PIPELINE_STREAM_RETENTION_HOURS`, how long streams keep tuples that no
             message in flight and no published table needs. Default: 168, a week.
@@ -77,6 +79,7 @@ class Settings:
     driver_memory: str
     run_schedule: str
     acker_schedule: str
+    watch_seconds: int
     maintain_schedule: str
     stream_retention_hours: int
     event_retention_hours: int
@@ -113,8 +116,9 @@ class Settings:
             token=token,
             server_address=_address(value("PIPELINE_SERVER_ADDRESS", LOOPBACK), token),
             driver_memory=_memory(value("PIPELINE_DRIVER_MEMORY", "4g")),
-            run_schedule=value("PIPELINE_RUN_SCHEDULE", "* * * * *"),
-            acker_schedule=value("PIPELINE_ACKER_SCHEDULE", "* * * * *"),
+            run_schedule=value("PIPELINE_RUN_SCHEDULE", WATCH),
+            acker_schedule=value("PIPELINE_ACKER_SCHEDULE", WATCH),
+            watch_seconds=positive_number("PIPELINE_WATCH_SECONDS", 60, environ),
             maintain_schedule=value("PIPELINE_MAINTAIN_SCHEDULE", "0 3 * * *"),
             stream_retention_hours=number("PIPELINE_STREAM_RETENTION_HOURS", 168),
             event_retention_hours=number("PIPELINE_EVENT_RETENTION_HOURS", 168),
@@ -129,13 +133,13 @@ class Settings:
         )
 
 
-def positive_number(name: str, default: int) -> int:
+def positive_number(name: str, default: int, environ: Mapping[str, str] = os.environ) -> int:
     """What an environment variable says of a command's size, 1 or more.
 
     Raises:
         SettingsError: it is no such number.
     """
-    text = os.environ.get(name, "").strip() or str(default)
+    text = environ.get(name, "").strip() or str(default)
     if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
         raise SettingsError(f"{name} is {text!r}; set it to a whole number, 1 or more.")
     return int(text)

@@ -181,6 +181,7 @@ def _commands(tasks_port: int) -> dict[str, list[str]]:
         "execution-api": ["api-server", "--apps", "execution", "--port", str(tasks_port)],
         "scheduler": ["scheduler", "--skip-serve-logs"],  # its log server would listen everywhere
         "dag-processor": ["dag-processor"],
+        "triggerer": ["triggerer", "--skip-serve-logs"],
     }
 
 
@@ -252,7 +253,9 @@ def _await(stack: Stack) -> None:
         with contextlib.suppress(OSError, ServerError):
             _call("GET", f"{stack.environ['AIRFLOW__CORE__EXECUTION_API_SERVER_URL']}health", None, {})
             health = _call("GET", f"{stack.url}/api/v2/monitor/health", None, {})
-            if all(health[part]["status"] == "healthy" for part in ("scheduler", "dag_processor")):
+            if all(
+                health[part]["status"] == "healthy" for part in ("scheduler", "dag_processor", "triggerer")
+            ):
                 return
         if time.monotonic() > deadline:
             raise StackError(f"Airflow was not up after {_START_SECONDS} s; see {_log(stack.settings, '*')}.")

@@ -1,4 +1,4 @@
-"""When Airflow runs a topology, checked without Airflow: a cron expression, a preset of its, or assets."""
+"""When Airflow runs a topology, checked without Airflow: a cron expression, a preset, or assets."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,8 @@ from acker.core.quoting import check_text
 
 Schedule = str | tuple[str, ...] | None  # a cron expression or preset; assets; what the deployment says
 
-PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+WATCH = "@watch"  # whenever a watch in Airflow's triggerer finds something to do
+PRESETS = (WATCH, "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 _WAY_OUT = (
     "Write five fields such as '0 6 * * mon-fri' (minute, hour, day, month, day of the week), "
     f"one of {', '.join(PRESETS)}, or a list of assets by name or URI."

@@ -76,6 +76,8 @@ class Topology:
         schedule: when Airflow runs the topology: a cron expression in UTC, a preset such as "@hourly", or
             a list of names or URIs of assets, which waits until all of them were updated. None: as
             `PIPELINE_RUN_SCHEDULE` says. It also runs when a replay has emitted messages.
+        one_task: whether Airflow runs all components and publications in one task, which costs less where
+            batches are small, instead of in one task each.
 
     Raises:
         TopologyError: the name is not usable.
@@ -94,6 +96,7 @@ class Topology:
         max_pending: int | None = None,
         batch_rows: int = DEFAULT_BATCH_ROWS,
         schedule: str | Iterable[str] | None = None,
+        one_task: bool = False,
     ) -> None:
         _check_name("topology", name)
         for what, number in (("max_pending", max_pending), ("batch_rows", batch_rows)):
@@ -106,6 +109,7 @@ class Topology:
         self.max_pending = max_pending
         self.batch_rows = batch_rows
         self.schedule = checked_schedule(name, schedule)
+        self.one_task = one_task
         self.components: dict[str, Component] = {}
         self.publications: dict[str, Publication] = {}  # by stream
         self.hooks: dict[Hook, list[HookFunction]] = {}

@@ -53,9 +53,14 @@ def squared(tuples):
     )
 
 topology.publish(squared, to=str(HERE / "squares"))
+
+watched = Topology("watched", schedule="@watch", one_task=True)
+letters = watched.spout("letters", DeltaSpout(str(HERE / "letters"), key="id"))
+watched.publish(letters, to=str(HERE / "published"))
 '''
 NEVER = "0 0 29 2 *"  # before the next one the tests start what they want to see
 DONE = ("success", "failed")
+WATCH_SECONDS = 2
 OUTAGE_SECONDS = 30  # three timeouts
 BUSY_SECONDS = 6  # longer than SQLite waits by default
 BUSY_TIMES = 4  # who comes first once the database is free is chance
@@ -124,12 +129,14 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "squares.py").write_text(TOPOLOGY)
     write_deltalake(str(folder / "numbers"), pa.table({"id": [1, 2, 3, -4]}))
+    write_deltalake(str(folder / "letters"), pa.table({"id": [1, 2]}))
     ours = SHORT_LIVED | {
         "PIPELINE_HOME": str(folder / "home"),
         "PIPELINE_DRIVER_MEMORY": "2g",
-        "PIPELINE_TOPOLOGIES": "squares:topology",
+        "PIPELINE_TOPOLOGIES": "squares:topology,squares:watched",
         "PIPELINE_RUN_SCHEDULE": NEVER,
         "PIPELINE_ACKER_SCHEDULE": NEVER,
+        "PIPELINE_WATCH_SECONDS": str(WATCH_SECONDS),
         "PIPELINE_MAINTAIN_SCHEDULE": NEVER,
         "PIPELINE_APPROVAL_LIMIT": "2",
         "PYTHONPATH": str(folder),
@@ -143,6 +150,22 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
             for kind in ("run", "acker", "replay", "maintain"):
                 wait_for(lambda kind=kind: known(stack, kind))
             yield found
+
+
+def published(airflow: Airflow) -> int:
+    table = open_table(str(airflow.folder / "published"))
+    return table.count() if table else 0
+
+
+def rests(airflow: Airflow) -> bool:
+    """Whether no run of the watched topology is added while its watch looks several times."""
+    before = watched_runs(airflow)
+    time.sleep(3 * WATCH_SECONDS)
+    return before == watched_runs(airflow)
+
+
+def watched_runs(airflow: Airflow) -> int:
+    return int(airflow.stack.api("GET", "dags/watched.run/dagRuns")["total_entries"])
 
 
 def known(stack: Stack, kind: str) -> bool:
@@ -191,6 +214,15 @@ def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airf
     assert airflow.run("maintain") == "success"
     result = audit_report(topology(), store(airflow))
     assert (result.verdict, result.acked, result.recovered) == ("pass", 4, 1)
+
+
+@pytest.mark.extended
+def test_a_watched_topology_runs_when_its_source_has_something_and_else_it_rests(airflow):
+    wait_for(lambda: published(airflow) == 2)
+    wait_for(lambda: rests(airflow))
+    write_deltalake(str(airflow.folder / "letters"), pa.table({"id": [3]}), mode="append")
+    wait_for(lambda: published(airflow) == 3)
+    wait_for(lambda: rests(airflow))
 
 
 @pytest.mark.extended

@@ -121,7 +121,7 @@ def test_the_services_run_a_topology(compose: Compose) -> None:
     compose.start("spark")
     healthy = compose.services["spark"]["healthcheck"]["test"][1:]
     wait_until(lambda: subprocess.run(healthy, env=compose.environ("spark")).returncode == 0)
-    for name in ("api-server", "scheduler", "dag-processor"):
+    for name in ("api-server", "scheduler", "dag-processor", "triggerer"):
         compose.start(name)
 
     # As Airflow has it, a new DAG waits until somebody switches it on.

@@ -170,14 +170,15 @@ print("RESULT" + json.dumps(dag.get_template_env().from_string(CHOSEN).render(pa
 SCHEDULED = """
 from acker import DeltaSpout, Topology
 
-def scheduled(name, schedule):
-    topology = Topology(name, schedule=schedule)
-    topology.spout("numbers", DeltaSpout("numbers", key="id"))
+def scheduled(name, schedule, **options):
+    topology = Topology(name, schedule=schedule, **options)
+    numbers = topology.spout("numbers", DeltaSpout("numbers", key="id"))
+    topology.publish(numbers, to="published")
     return topology
 
-hourly = scheduled("hourly", "@hourly")
+half_hourly = scheduled("half_hourly", "*/30 * * * *")
 waiting = scheduled("waiting", ["shop.sales", "s3://bucket/orders"])
-by_hand = scheduled("by_hand", [])
+by_hand = scheduled("by_hand", [], one_task=True)
 """
 
 TIMETABLES = """
@@ -187,19 +188,25 @@ from airflow.serialization.serialized_objects import LazyDeserializedDAG
 
 bag = DagBag(sys.argv[1])
 found = {dag.dag_id: LazyDeserializedDAG.from_dag(dag).data["dag"]["timetable"] for dag in bag.dags.values()}
-print("RESULT" + json.dumps([bag.import_errors, {name: found[name + ".run"] for name in sys.argv[2:]}]))
+tasks = {dag.dag_id: sorted(dag.task_ids) for dag in bag.dags.values()}
+both = [{name: each[name + ".run"] for name in sys.argv[2:]} for each in (found, tasks)]
+print("RESULT" + json.dumps([bag.import_errors, *both]))
 """
 
 
-def test_a_topology_is_run_by_its_own_schedule_and_when_a_replay_has_emitted(tmp_path):
+def test_a_topology_is_run_by_its_own_schedule_and_in_one_task_where_it_says_so(tmp_path):
     (tmp_path / "scheduled.py").write_text(SCHEDULED)
-    names = ("hourly", "waiting", "by_hand", "branches")
+    names = ("half_hourly", "waiting", "by_hand", "branches")
     topologies = [*(f"scheduled:{name}" for name in names[:3]), "branches:topology"]
-    errors, found = run_with_dags(TIMETABLES, tmp_path, ",".join(topologies), *names)
+    errors, found, tasks = run_with_dags(TIMETABLES, tmp_path, ",".join(topologies), *names)
     assert errors == {}
     assert [json.dumps(found[name]).count(f"{name}.replayed") for name in names] == [1, 1, 1, 1]
     crons = [re.findall(r'"expression": "(.*?)"', json.dumps(found[name])) for name in names]
-    assert crons == [["0 * * * *"], [], [], ["* * * * *"]]
+    assert crons == [["*/30 * * * *"], [], [], ["0 * * * *"]]
+    assert tasks["waiting"] == ["check", "numbers", "publish_numbers", "watcher"]
+    assert tasks["by_hand"] == ["check", "components"]
+    watched = [re.findall("acker.airflow.watch.Watch", json.dumps(found[name])) for name in names]
+    assert [len(each) for each in watched] == [0, 0, 0, 1]
     assert re.findall("shop.sales|s3://bucket/orders", json.dumps(found["waiting"])) == [
         "shop.sales",
         "s3://bucket/orders",
@@ -231,3 +238,32 @@ def test_two_topologies_of_one_name_are_an_import_error(tmp_path):
     found = read_dags(tmp_path, "branches:topology,branches:topology")
     assert len(found["graph"]) == 4
     assert "more than one topology called branches" in str(found["errors"])
+
+
+WATCHED = """
+import asyncio, json, os
+from acker.airflow.watch import Watch
+
+def first(topology):
+    async def event():
+        return await anext(Watch(topology, "run", 60).run())
+    return asyncio.run(event()).payload["waits"]
+
+found = [first("branches"), first("nobody")]
+os.utime("branches.py", (0, 0))
+print("RESULT" + json.dumps([*found, first("branches"), Watch("branches", "acker", 5).serialize()]))
+"""
+
+
+def test_a_watch_that_cannot_look_starts_the_tasks_which_then_tell(tmp_path):
+    unknown, nobody, changed, serialized = run_with_dags(WATCHED, tmp_path, "branches:topology")
+    assert [re.sub(": .*", "", each) for each in unknown] == [
+        "left may have something to read",
+        "right may have something to read",
+    ]
+    assert nobody[0].startswith("No topology is called nobody; registered are: branches.")
+    assert changed == [
+        "branches:topology has changed since the triggerer imported it; start the triggerer again"
+    ]
+    kwargs = {"topology": "branches", "kind": "acker", "seconds": 5}
+    assert serialized == ["acker.airflow.watch.Watch", kwargs]

@@ -74,6 +74,16 @@ def test_a_spout_goes_on_as_messages_settle(run: Run, caplog):
     assert tasks.read_source(run, "numbers") == {"batches": 1, "messages": 2}
 
 
+def test_what_was_published_waits_no_longer(run: Run):
+    run_cycle(run)
+    assert [tasks.waits_for("plain", kind) for kind in ("run", "acker")] == [
+        ["numbers has 2 rows to read"],
+        [],
+    ]
+    run_cycle(run)
+    assert [tasks.waits_for("plain", kind) for kind in ("run", "acker")] == [[], []]
+
+
 def test_a_fold_imports_nothing_of_spark_that_it_can_do_without(run: Run, place):
     tasks.read_source(run, "numbers")
     tasks.run_bolt(run, "same")
@@ -102,6 +112,8 @@ def test_an_acker_that_has_not_run_for_a_while_is_a_complaint(run: Run):
     assert tasks.health_warnings("plain") == []  # before the first fold there is nothing to be late
     earlier = Run(run.topology, run.store, run.connect, clock=lambda: utc_now() - timedelta(minutes=16))
     run_cycle(earlier)
+    assert tasks.health_warnings("plain") == []  # nor where there is nothing to fold
+    tasks.read_source(run, "numbers")
     (said,) = tasks.health_warnings("plain")
     assert said.startswith("The acker has not run since") and said.endswith("look at the DAG plain.acker.")
     fold(run)

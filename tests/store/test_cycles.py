@@ -1,5 +1,8 @@
 """Cycles: how much of what there is a spout reads and a bolt takes in."""
 
+import pytest
+
+from acker.airflow import tasks
 from acker.operations.cycle import CycleResult, drain, run_bolt, run_cycle, run_spout
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
@@ -29,3 +32,23 @@ def test_a_run_goes_on_where_its_first_fold_makes_room(place, states):
     assert (run_spout(run, numbers), run_bolt(run, kept)) == ((1, 2, 0), 1)
     drain(run)
     assert states(run) == [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")]
+
+
+def test_one_task_for_all_components_goes_on_after_one_that_raises_or_waits(place):
+    topology = PolarsTopology("forked")
+    numbers = topology.spout("numbers", TableSource(place.add("numbers", id=[1])))
+
+    @topology.bolt(numbers)
+    def broken(tuples):
+        raise OSError("no route")
+
+    topology.bolt(numbers, name="kept")(lambda tuples: tuples)
+    run = place.run(topology)
+    with pytest.raises(OSError, match="no route"):
+        tasks.run_components(run)
+    assert run.snapshot().logged("kept") == 1
+    place.add("numbers", id=[2])
+    done = {"numbers": {"batches": 1, "messages": 1}, "kept": {"batches": 1}}
+    assert tasks.run_components(run, waits=True) == (done, [])
+    with pytest.raises(OSError, match="no route"):
+        tasks.run_components(run)

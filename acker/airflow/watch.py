@@ -1,0 +1,70 @@
+"""A trigger that looks whether a DAG has anything to do, so that none starts for nothing.
+
+It runs in Airflow's triggerer, one for each DAG, all in the same process. A look takes some hundredths of a
+second, and the tasks of an empty run take ten seconds.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
+
+from acker.core.errors import AckerError
+from acker.runtime.manifest import fingerprint
+from acker.runtime.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_THREADS = ThreadPoolExecutor(2, "acker-watch")  # a source that does not answer holds up one of them
+_IMPORTED: dict[str, str] = {}  # import string -> the fingerprint that it had when this process imported it
+
+
+class Watch(BaseEventTrigger):
+    """Looks, and tells when there is something to do, in an event with what waits.
+
+    Args:
+        topology: its name.
+        kind: of the DAG, `run` or `acker`.
+        seconds: between two looks.
+    """
+
+    def __init__(self, topology: str, kind: str, seconds: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.topology = topology
+        self.kind = kind
+        self.seconds = seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """What Airflow makes it from again."""
+        own = {"topology": self.topology, "kind": self.kind, "seconds": self.seconds}
+        return f"{__name__}.{type(self).__name__}", own
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look, for ever."""
+        look = sync_to_async(_look, thread_sensitive=False, executor=_THREADS)
+        while True:
+            found = await look(self.topology, self.kind)
+            if found:
+                yield TriggerEvent({"waits": found})  # type: ignore[no-untyped-call]
+            await asyncio.sleep(self.seconds)
+
+
+def _look(topology: str, kind: str) -> list[str]:
+    """What waits. Where that cannot be known it is the reason why: the tasks then find out, and tell it."""
+    try:
+        for text in Settings.from_env().topologies:
+            now = fingerprint(text)
+            if _IMPORTED.setdefault(text, now) != now:
+                return [f"{text} has changed since the triggerer imported it; start the triggerer again"]
+        from acker.airflow import tasks
+
+        return tasks.waits_for(topology, kind)
+    except AckerError as error:
+        return [str(error)]
+    except Exception as error:  # of a topology's author, or of what a store is on
+        log.exception("%s cannot be looked at.", topology)
+        return [f"{type(error).__name__}: {error}"]
