@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings, positive_number
+from bench.bad import measure_bad
 from bench.command import exit_with
 from bench.cycle import measure_cycle
 from bench.fold import measure_fold, measure_history
@@ -34,6 +35,7 @@ def main() -> int:
         "idle": measure_idle,
         "audit": measure_audit,
         "minute": measure_minute,
+        "bad": measure_bad,
     }
     names = sys.argv[1:] or list(measures)
     unknown = [name for name in names if name not in measures]

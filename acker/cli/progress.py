@@ -40,7 +40,7 @@ class ProgressReport:
             self._bar.console.print(text, highlight=False)
         if self._bar.finished:
             self._bar.reset(self._task)
-        self._bar.update(self._task, description=text, advance=step.name not in ("folding", "bisecting"))
+        self._bar.update(self._task, description=text, advance=step.name not in ("folding", "searching"))
 
     def __enter__(self) -> Self:
         if self._is_live:

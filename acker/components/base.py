@@ -181,7 +181,7 @@ class Work:
     Args:
         journal: a snapshot of the store.
         check: turns the rows that a published table would refuse into failures of their messages.
-        on_bisect: called before the batch's rows are looked through for bad ones.
+        on_search: called before the batch's rows are looked through for bad ones.
         takes_back: whether a published table takes back what replaced messages had added to it.
     """
 
@@ -191,7 +191,7 @@ class Work:
     journal: Journal
     batch: Batch
     check: Callable[[DataFrame], DataFrame]
-    on_bisect: Callable[[], None]
+    on_search: Callable[[], None]
     takes_back: bool
 
     @cached_property

@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from acker.components.anchors import FOREIGN_ANCHOR
-from acker.components.bad_rows import bad_roots, check_number, error_of, row_error
+from acker.components.bad_rows import bad_roots, error_of, hides_cause, row_error, without
 from acker.components.base import BadRows, Component, Work
 from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.schemas import HELD, stream
 from acker.spark.streams import rows
-
-_UNCAUSED = "TASK_WRITE_FAILED"  # Delta's writer hides what the transformation raised
 
 Frames = Mapping[str, DataFrame]  # input stream -> its tuples
 
@@ -56,11 +55,10 @@ class FunctionBolt(Component):
         made = self._checked(work, self._frames(work, bad))
         if not bad:
             return made
-        failed = work.spark.createDataFrame(
-            [(root, Kind.FAIL.value, reason) for root, reason in bad.items()],
-            "_root_id bigint, _kind string, _error string",
-        )
-        return made.unionByName(failed, allowMissingColumns=True)
+        roots, reasons = pa.array(bad, pa.int64()), pa.array(bad.values(), pa.string())
+        failed = work.spark.createDataFrame(pa.table({"_root_id": roots, "_error": reasons}))
+        kind = F.lit(Kind.FAIL.value).alias("_kind")
+        return made.unionByName(failed.select("_root_id", kind, "_error"), allowMissingColumns=True)
 
     def no_tuples(self, work: Work, further: str) -> DataFrame:
         """See `Component`."""
@@ -68,21 +66,20 @@ class FunctionBolt(Component):
         return self.made_of(work, frames).where("false")
 
     def find_bad_rows(self, work: Work, bad: BadRows, error: PySparkException) -> BadRows:
-        """See `Component`. The batch's roots are bisected."""
+        """See `Component`. The batch is searched (`acker.components.bad_rows`)."""
         frames = self._frames(work, bad)
-        cause = error_of(self._checked(work, frames)) if _UNCAUSED in str(error) else error
+        cause = error_of(self._checked(work, frames)) if hides_cause(error) else error
         if cause is not None and FOREIGN_ANCHOR in str(cause):
             raise BoltError(f"Bolt {self.name} {FOREIGN_ANCHOR}.", component=self.name) from cause
         if cause is None or row_error(cause) is None:
             raise cause or error from None
-        work.on_bisect()
+        work.on_search()
         # Of tuples that raise where they meet there may be more, which those found have kept from sight.
-        found = {**bad, **bad_roots(self.name, frames, partial(self._checked, work), cause)}
-        check_number(self.name, found)
-        return found
+        return {**bad, **bad_roots(self.name, frames, partial(self._checked, work), cause)}
 
     def _frames(self, work: Work, bad: BadRows) -> Frames:
-        return {name: _without(work.tuples(name), bad) for name in self.inputs}
+        frames = {name: work.tuples(name) for name in self.inputs}
+        return {name: without(frame, list(bad)) for name, frame in frames.items()} if bad else frames
 
     def _checked(self, work: Work, frames: Frames) -> DataFrame:
         parts = [work.check(self.made_of(work, frames)), *self._let_go(work)]
@@ -98,9 +95,3 @@ class FunctionBolt(Component):
         failed = {"_kind": F.lit(Kind.FAIL.value), "_error": reason}
         held = before.where(F.col("_kind") == HELD).select("_root_id").dropna().distinct()
         return [held.withColumns(failed)]
-
-
-def _without(frame: DataFrame, bad: BadRows) -> DataFrame:
-    if not bad:
-        return frame
-    return frame.where(F.col("_root_id").isNull() | ~F.col("_root_id").isin(list(bad)))

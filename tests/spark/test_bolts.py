@@ -194,7 +194,7 @@ def work(spark, store_uri):
         journal=Journal(Store(store_uri, "tried")),
         batch=batch,
         check=lambda rows: rows,
-        on_bisect=lambda: None,
+        on_search=lambda: None,
         takes_back=False,
     )
 
@@ -269,11 +269,51 @@ def test_a_bolt_at_fault_stops_its_batch_and_fails_no_message(faulty, bolt, erro
     assert faulty.store.open(f"streams/{bolt}") is None
 
 
+def texts(spark, bad, count=200, empty=()):
+    """Messages with a text each: a number, or where they are bad none."""
+    rows = [(root, None if root in empty else "bad" if root in bad else str(root)) for root in range(count)]
+    return {"texts": spark.createDataFrame(rows, "_root_id bigint, text string")}
+
+
+def found(inputs, column):
+    """The bad messages of a bolt that selects a column."""
+
+    def made(frames):
+        return frames["texts"].select("_root_id", column.alias("made"))
+
+    return bad_roots("tried", inputs, made, error_of(made(inputs)))
+
+
+def test_any_number_of_bad_rows_is_found_and_a_null_alone_is_none(spark):
+    bad = set(range(5, 200, 4))
+    why = found(texts(spark, bad, empty=range(0, 200, 10)), F.col("text").cast("int"))
+    assert why.keys() == bad
+    assert all(reason.startswith("[CAST_INVALID_INPUT] The value 'bad'") for reason in why.values())
+
+
+def test_rows_that_raise_in_any_mode_are_found_as_well(spark):
+    bad = {0, 63, 64, 199}
+    column = F.when(F.col("text") == "bad", F.raise_error(F.lit("no number"))).otherwise(F.col("text"))
+    why = found(texts(spark, bad), column)
+    assert why.keys() == bad
+    assert all("no number" in reason for reason in why.values())
+
+
+def test_bad_rows_that_are_dropped_where_nothing_raises_are_found(spark):
+    inputs = texts(spark, {7, 70})
+
+    def positive(frames):
+        return frames["texts"].where(F.col("text").cast("int") >= 0).select("_root_id", "text")
+
+    assert bad_roots("tried", inputs, positive, error_of(positive(inputs))).keys() == {7, 70}
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+
+
 def test_a_bolt_that_fails_on_most_messages_is_at_fault_itself(spark):
     def divided(frames):
         return frames["numbers"].select(F.expr("_root_id / (_root_id - _root_id)").alias("ratio"))
 
     inputs = {"numbers": spark.range(35).withColumnRenamed("id", "_root_id")}
     error = error_of(divided(inputs))
-    with pytest.raises(BoltError, match=r"Bolt tried fails on more than 32 messages .*DIVIDE_BY_ZERO"):
+    with pytest.raises(BoltError, match=r"Bolt tried fails on most messages of a batch.*DIVIDE_BY_ZERO"):
         bad_roots("tried", inputs, divided, error)
