@@ -200,14 +200,22 @@ class _Local:
         return self.spark.createDataFrame(pa.concat_tables(slices), schema)
 
 
-def _local(inputs: Frames, roots: Sequence[int], some: Sequence[int]) -> _Parts:
-    """Parts of tables in this process, with the tuples of some of the roots."""
+def _local(inputs: Frames, roots: Sequence[int], some: Sequence[int]) -> _Local | None:
+    """Parts of tables in this process, with the tuples of some of the roots.
+
+    None where Spark does not take back what it gave: a map, say, that has a key twice.
+    """
     spark = next(iter(inputs.values())).sparkSession
     mine = _frame(spark, some)
     tables = {}
-    for stream, frame in inputs.items():
-        found = frame.join(mine, "_root_id", "left_semi")
-        tables[stream] = (found.toArrow().sort_by("_root_id"), frame.schema)
+    try:
+        for stream, frame in inputs.items():
+            found = frame.join(mine, "_root_id", "left_semi").toArrow().sort_by("_root_id")
+            if error_of(spark.createDataFrame(found, frame.schema)):
+                return None
+            tables[stream] = (found, frame.schema)
+    except (PySparkException, pa.ArrowException):
+        return None
     return _Local(spark, tables, roots)
 
 
@@ -237,6 +245,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.parts: _Parts = _Filtered(self.inputs, self.roots)
+        self.may_be_local = True
 
     def run(self, threads: ThreadPoolExecutor, error: PySparkException) -> dict[int, str]:
         """Root -> why it is bad.
@@ -273,9 +282,10 @@ class _Search:
         """Hold what is still to be searched in this process, once it is little."""
         ranges = {each for failing in wide for each in (failing.range, *failing.beside)}
         count = sum(high - low for low, high in ranges)
-        if isinstance(self.parts, _Filtered) and 0 < count <= _MOST_LOCAL:
+        if self.may_be_local and 0 < count <= _MOST_LOCAL:
+            self.may_be_local = False
             some = {self.roots[number] for each in ranges for number in range(*each)}
-            self.parts = _local(self.inputs, self.roots, list(some))
+            self.parts = _local(self.inputs, self.roots, list(some)) or self.parts
 
     def _is_found(self, failing: _Failing) -> bool:
         """Whether it is one message, which is noted."""
@@ -315,8 +325,9 @@ class _Search:
             return
         step = max(1, count // (2 * MOST_BAD))
         some = [(each, each + 1) for each in range(0, count, step)]
-        self.parts = _Filtered(self.inputs, self.roots)
-        reasons = [str(row_error(raised)) for raised in threads.map(self._raised, some) if raised]
+        own = _Filtered(self.inputs, self.roots)
+        tried = threads.map(lambda each: error_of(self.rows_of(own.of([each]))), some)
+        reasons = [str(row_error(raised)) for raised in tried if raised]
         if 2 * len(reasons) * count > len(some) * total:
             raise BoltError(
                 f"Bolt {self.bolt} fails on most messages of a batch, so it is taken to be at fault itself: "

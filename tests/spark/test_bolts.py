@@ -4,6 +4,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row
 from pyspark.sql import functions as F
@@ -307,6 +308,14 @@ def test_bad_rows_that_are_dropped_where_nothing_raises_are_found(spark):
 
     assert bad_roots("tried", inputs, positive, error_of(positive(inputs))).keys() == {7, 70}
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+
+
+def test_bad_rows_are_found_among_values_that_this_process_cannot_hand_back(spark, tmp_path):
+    twice = pa.array([[("a", 1), ("a", 2)]] * 9, pa.map_(pa.string(), pa.int64()))
+    texts = ["bad" if number == 4 else "1" for number in range(9)]
+    pq.write_table(pa.table({"_root_id": range(9), "text": texts, "pairs": twice}), tmp_path / "a.parquet")
+    inputs = {"texts": spark.read.parquet(str(tmp_path))}
+    assert found(inputs, F.col("text").cast("int")).keys() == {4}
 
 
 def test_a_bolt_that_fails_on_most_messages_is_at_fault_itself(spark):
