@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, AssetAll, AssetAny, get_current_context, task
+from airflow.sdk import DAG, Asset, AssetAll, AssetAny, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from acker.airflow.wiring import (
@@ -38,21 +38,20 @@ def build(manifest: Manifest) -> DAG:
         manifest, "run", _schedule(manifest), DOC.format(doc=manifest.doc, name=manifest.name)
     ) as dag:
         if manifest.one_task:
-            _only_task(manifest)
+            work = [_components_task(manifest)]
+            tasks = {each.name: work[0] for each in manifest.components}
         else:
-            _draw(manifest)
+            tasks = {each.name: _component_task(manifest, each) for each in manifest.components}
+            for component in manifest.components:
+                for upstream in component.inputs:
+                    tasks[upstream] >> tasks[component.name]
+            work = list(tasks.values())
+        for component in manifest.components:
+            for stream in manifest.published_by(component.name):
+                tasks[component.name] >> _publish_task(manifest, stream)
+        work >> _watcher_task()
         _check_task(manifest)
     return dag
-
-
-def _draw(manifest: Manifest) -> None:
-    tasks = {component.name: _component_task(manifest, component) for component in manifest.components}
-    for component in manifest.components:
-        for upstream in component.inputs:
-            tasks[upstream] >> tasks[component.name]
-        for stream in manifest.published_by(component.name):
-            tasks[component.name] >> _publish_task(manifest, stream)
-    list(tasks.values()) >> _watcher_task()
 
 
 def _schedule(manifest: Manifest) -> Any:
@@ -63,25 +62,14 @@ def _schedule(manifest: Manifest) -> Any:
     return AssetAny(replayed(manifest), AssetAll(*assets)) if assets else [replayed(manifest)]
 
 
-def _only_task(manifest: Manifest) -> Any:
-    updated = AssetAlias(f"{manifest.name}.components", group="acker")
-
+def _components_task(manifest: Manifest) -> Any:
     def step(connect: Any) -> dict[str, Any]:
         from acker.airflow import tasks
 
-        done, streams = tasks.run_components(tasks.open_run(manifest.name, connect), waits_for_held_batches())
-        assets = [published(manifest, stream) for stream in streams]
-        if len(done) > len(streams):  # some component as well
-            assets.append(events(manifest))
-        for asset in assets:
-            get_current_context()["outlet_events"][updated].add(asset, extra=done)
-        return done
+        return tasks.run_components(tasks.open_run(manifest.name, connect), waits_for_held_batches())
 
     return spark_task(
-        "components",
-        step,
-        outlets=[updated],
-        doc_md="Runs the spouts, then the bolts, and publishes what the acker has found complete.",
+        "components", step, outlets=[events(manifest)], doc_md="Runs the spouts, and then the bolts."
     )
 
 

@@ -137,8 +137,8 @@ def run_bolt(run: Run, bolt: str, waits: bool = False) -> dict[str, Any]:
     }
 
 
-def run_components(run: Run, waits: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """Run every component, and publish.
+def run_components(run: Run, waits: bool = False) -> dict[str, Any]:
+    """Run every component.
 
     Where one raises, the others go on, and the first error is raised at the end. A bolt that waits stops
     nothing.
@@ -147,8 +147,7 @@ def run_components(run: Run, waits: bool = False) -> tuple[dict[str, Any], list[
         waits: see `run_bolt`.
 
     Returns:
-        Component or publication -> what `read_source`, `run_bolt` and `publish` return, of those with
-        something to do; and the streams that were published.
+        Component -> what `read_source` or `run_bolt` returns, of those with something to do.
     """
     errors: list[Exception] = []
     done: dict[str, Any] = {}
@@ -161,15 +160,9 @@ def run_components(run: Run, waits: bool = False) -> tuple[dict[str, Any], list[
                 log.info("%s", held)
             else:
                 done |= {component.name: counts} if counts else {}
-    published = []
-    for stream in run.topology.publications:
-        with cycle.going_on(errors):
-            if counts := publish(run, stream):
-                done[f"publish_{stream}"] = counts
-                published.append(stream)
     if errors:
         raise errors[0]
-    return done, published
+    return done
 
 
 def _give_up_if_asked(run: Run, bolt: Component, error: Exception) -> None:

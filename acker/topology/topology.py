@@ -76,8 +76,8 @@ class Topology:
         schedule: when Airflow runs the topology: a cron expression in UTC, a preset such as "@hourly", or
             a list of names or URIs of assets, which waits until all of them were updated. None: as
             `PIPELINE_RUN_SCHEDULE` says. It also runs when a replay has emitted messages.
-        one_task: whether Airflow runs all components and publications in one task, which costs less where
-            batches are small, instead of in one task each.
+        one_task: whether Airflow runs all components in one task, which costs less where batches are small,
+            instead of in one task each.
 
     Raises:
         TopologyError: the name is not usable.

@@ -204,7 +204,7 @@ def test_a_topology_is_run_by_its_own_schedule_and_in_one_task_where_it_says_so(
     crons = [re.findall(r'"expression": "(.*?)"', json.dumps(found[name])) for name in names]
     assert crons == [["*/30 * * * *"], [], [], ["0 * * * *"]]
     assert tasks["waiting"] == ["check", "numbers", "publish_numbers", "watcher"]
-    assert tasks["by_hand"] == ["check", "components"]
+    assert tasks["by_hand"] == ["check", "components", "publish_numbers", "watcher"]
     watched = [re.findall("acker.airflow.watch.Watch", json.dumps(found[name])) for name in names]
     assert [len(each) for each in watched] == [0, 0, 0, 1]
     assert re.findall("shop.sales|s3://bucket/orders", json.dumps(found["waiting"])) == [

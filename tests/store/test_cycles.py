@@ -49,6 +49,6 @@ def test_one_task_for_all_components_goes_on_after_one_that_raises_or_waits(plac
     assert run.snapshot().logged("kept") == 1
     place.add("numbers", id=[2])
     done = {"numbers": {"batches": 1, "messages": 1}, "kept": {"batches": 1}}
-    assert tasks.run_components(run, waits=True) == (done, [])
+    assert tasks.run_components(run, waits=True) == done
     with pytest.raises(OSError, match="no route"):
         tasks.run_components(run)
