@@ -1,8 +1,8 @@
 """Delta tables without Spark: the store's own, with appends that Delta's transaction ids make idempotent.
 
-Each table has one kind of writer. Spark writes streams and published tables, since it holds the user's rows
-(`acker/spark/delta.py`). The `deltalake` package writes the store's own tables: it takes milliseconds for a
-row, and Spark half a second. A client also reads with it what it must know before it plans.
+The `deltalake` package writes the store's own tables: it takes milliseconds for a row, and Spark half a
+second. A client also reads with it what it must know before it plans. Spark writes the rows of streams, and
+published tables unless few rows go into a plain one (`acker/spark/delta.py`, `acker/targets/append.py`).
 """
 
 import errno
@@ -171,13 +171,19 @@ def append_new(table: DeltaTable, rows: Any) -> None:
         raise unwritten(path, error, otherwise) from error
 
 
-def append_rows(table: DeltaTable, rows: Any, app: str, number: int) -> bool:
+def append_rows(
+    table: DeltaTable, rows: Any, app: str, number: int, note: Mapping[str, str] | None = None
+) -> bool:
     """Append `rows` without Spark, once per (app, number); see `append_all`."""
-    return append_all(table, rows, {app: number})
+    return append_all(table, rows, {app: number}, note=note)
 
 
 def append_all(
-    table: DeltaTable, rows: Any, numbers: Mapping[str, int], firsts: Mapping[str, int] | None = None
+    table: DeltaTable,
+    rows: Any,
+    numbers: Mapping[str, int],
+    firsts: Mapping[str, int] | None = None,
+    note: Mapping[str, str] | None = None,
 ) -> bool:
     """Append `rows` without Spark in one commit that happens once for all of the (app, number) together.
 
@@ -185,6 +191,7 @@ def append_all(
 
     Args:
         firsts: of apps that take several numbers the first one.
+        note: see `commit_once`.
 
     Returns:
         Whether this call's rows went in, and not another's.
@@ -197,7 +204,7 @@ def append_all(
         assert found is not None
         write_deltalake(found, rows, mode="append", commit_properties=once)
 
-    return commit_once(table, numbers, commit, firsts=firsts)
+    return commit_once(table, numbers, commit, note, firsts)
 
 
 def commit_once(
@@ -209,9 +216,8 @@ def commit_once(
 ) -> bool:
     """Make one commit that happens once for all of some (app, number) together.
 
-    For tables that Spark never commits to: `deltalake` does not look at the numbers, but it refuses to commit
-    where another commit of one of the apps went in since the table was opened; and what had gone in before is
-    seen here.
+    `deltalake` does not look at the numbers, but it refuses to commit where another commit of one of the apps
+    went in since the table was opened, whoever made it; and what had gone in before is seen here.
 
     Args:
         opened: a table, or the path of one that may be missing, which is opened anew.

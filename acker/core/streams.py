@@ -38,6 +38,7 @@ _STREAM: dict[str, pl.DataType] = {
     "_attempt": pl.Int32(),
     "_replaces": pl.Int64(),
 }
+_FILE = ["path", "size_bytes"]
 _RANGE = ("min._batch", "max._batch")  # Delta's statistics of a file
 _EVERYWHERE = ("_root_id", "_batch", "_kind", "_error")
 
@@ -50,11 +51,13 @@ class Rows:
         columns: those of the stream's table that are not the user's.
         files: paths of the files that can hold such rows.
         batches: those whose rows are meant; None where the files hold no others.
+        size: bytes of the files.
     """
 
     columns: pl.Schema
     files: list[str]
     batches: pl.Series | None = None
+    size: int = 0
 
     @classmethod
     def of(cls, snapshot: Snapshot, name: str, batches: Sequence[int]) -> "Rows":
@@ -68,7 +71,12 @@ class Rows:
         found = _columns(component_of(name), table)
         columns = {name: kind for name, kind in _STREAM.items() if name in found}
         files, are_whole = _files_with(table, batches)
-        return cls(pl.Schema(columns), files, None if are_whole else pl.Series("_batch", batches, pl.Int64))
+        return cls(
+            pl.Schema(columns),
+            [f"{path_of(table)}/{path}" for path in files["path"]],
+            None if are_whole else pl.Series("_batch", batches, pl.Int64),
+            files["size_bytes"].sum(),
+        )
 
     def tuples(self, name: str) -> pl.LazyFrame:
         """The tuples of a stream among the rows."""
@@ -94,15 +102,15 @@ def all_tuples(name: str, table: DeltaTable) -> pl.LazyFrame:
     return scan(files_of(table), columns).filter(pl.sql_expr(is_tuple(name, columns)))
 
 
-def _files_with(table: DeltaTable, batches: Sequence[int]) -> tuple[list[str], bool]:
-    """Files of a stream that can hold rows of some batches, and whether they hold no others.
+def _files_with(table: DeltaTable, batches: Sequence[int]) -> tuple[pl.DataFrame, bool]:
+    """`path` and `size_bytes` of a stream's files that can hold rows of some batches; whether no others' too.
 
     A file that a write has made is of one batch. Of one that somebody has rewritten nobody knows.
     """
     actions = arrow_table(table.get_add_actions(flatten=True))
     if not set(_RANGE) <= set(actions.column_names):
-        return files_of(table), False
-    files = pl.DataFrame(actions.select(["path", *_RANGE]))
+        return pl.DataFrame(actions.select(_FILE)), False
+    files = pl.DataFrame(actions.select([*_FILE, *_RANGE]))
     low, high = (pl.col(name) for name in _RANGE)
     mine = pl.Series(batches, dtype=pl.Int64).implode()
     is_of_one = low == high
@@ -110,10 +118,7 @@ def _files_with(table: DeltaTable, batches: Sequence[int]) -> tuple[list[str], b
         pl.when(is_of_one).then(low.is_in(mine)).otherwise((low <= max(batches)) & (high >= min(batches)))
     )
     found = files.filter(is_mine.fill_null(True))
-    folder = path_of(table)
-    return [f"{folder}/{path}" for path in found["path"]], found.select(
-        is_of_one.fill_null(False).all()
-    ).item()
+    return found.select(_FILE), found.select(is_of_one.fill_null(False).all()).item()
 
 
 def _columns(name: str, table: DeltaTable) -> set[str]:

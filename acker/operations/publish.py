@@ -14,7 +14,7 @@ from acker.core.delta import files_of, query
 from acker.core.integrity import check_missing
 from acker.core.quoting import sql_name
 from acker.core.schemas import LEDGER, component_of, stream
-from acker.core.streams import untracked
+from acker.core.streams import Rows, untracked
 from acker.journal.downstream import downstream_batches
 from acker.journal.journal import Journal
 from acker.spark.delta import read_files
@@ -143,29 +143,40 @@ def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked)
     mine = f"fold = {acked.fold} AND live_in IS NULL AND state = 'acked'"
     ledger = journal.require(LEDGER)
     settled = read_files(run.spark, ledger, files_of(ledger, mine)).where(mine)
-    added = _caused(run, journal, name, acked.emissions, _roots(settled, F.col("root_id")))
+    batches = _caused(journal, name, acked.emissions)
+    added = _of_roots(run, journal, name, batches, _roots(settled, F.col("root_id")))
     if acked.untracked:
         added = added.unionByName(_of_no_message(run, journal, name, acked.untracked))
     old = _roots(settled.where(F.col("replaces").isNotNull()), F.col("replaces")) if acked.replaced else None
     replaced = None
     if old is not None and publication.target.takes_back:
-        replaced = _caused(run, journal, name, acked.replaced, old)
+        replaced = _of_roots(run, journal, name, _caused(journal, name, acked.replaced), old)
     position = ("spout", "source_partition", "source_offset", "attempt")
-    messages = settled.select(F.col("root_id").alias("_root_id"), *position)
-    return Changes(Publisher.of(journal, name), acked.fold, added, messages, old, replaced)
+    return Changes(
+        publisher=Publisher.of(journal, name),
+        fold=acked.fold,
+        added=added,
+        size=Rows.of(journal, name, [*batches, *acked.untracked]).size,
+        messages=settled.select(F.col("root_id").alias("_root_id"), *position),
+        replaced_roots=old,
+        replaced=replaced,
+    )
 
 
 def _roots(rows: DataFrame, root: Column) -> DataFrame:
     return rows.select(root.alias("_root_id"))
 
 
-def _caused(
-    run: Run, journal: Journal, name: str, emissions: list[tuple[str, int]], roots: DataFrame
-) -> DataFrame:
-    """The tuples of a stream that some emissions caused and that belong to some roots."""
+def _caused(journal: Journal, name: str, emissions: list[tuple[str, int]]) -> list[int]:
+    """The batches of a stream that some emissions caused."""
     component = component_of(name)
     batches = downstream_batches(journal, emissions).get(component, [])
     check_missing(journal, component, batches)
+    return batches
+
+
+def _of_roots(run: Run, journal: Journal, name: str, batches: list[int], roots: DataFrame) -> DataFrame:
+    """The tuples of some batches of a stream that belong to some roots."""
     return _published_columns(run, journal, name, batches).join(roots, "_root_id", "left_semi")
 
 

@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.core.delta import open_table
+from acker.core.delta import append_rows, open_table
 from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
@@ -16,6 +16,7 @@ from acker.spark.delta import append, schema_of
 from acker.targets.audit import audit_rows
 from acker.targets.base import Changes, Evidence, Findings
 from acker.targets.delta import DeltaTarget
+from acker.targets.plain import SMALL, takes_as_they_are
 
 _CHECK = "delta.constraints."
 
@@ -57,12 +58,16 @@ class DeltaAppend(DeltaTarget):
         )
 
     def apply(self, spark: SparkSession, changes: Changes) -> None:
-        """See `Target`."""
-        if changes.replaced_roots is not None and open_table(self.path) is not None:
+        """See `Target`. A small fold goes without Spark into a table that asks for nothing else."""
+        table = open_table(self.path)
+        if changes.replaced_roots is not None and table is not None:
             self._replace(spark, changes, changes.replaced_roots)
             return
-        options = {"mergeSchema": "true", "userMetadata": changes.note}
-        append(changes.added, self.path, changes.publisher.app, changes.fold, options)
+        app, note = changes.publisher.app, {"userMetadata": changes.note}
+        if table is not None and changes.size <= SMALL and takes_as_they_are(table, changes.added.schema):
+            append_rows(table, changes.added.toArrow(), app, changes.fold, note)
+        else:
+            append(changes.added, self.path, app, changes.fold, {"mergeSchema": "true"} | note)
 
     def _replace(self, spark: SparkSession, changes: Changes, roots: DataFrame) -> None:
         columns = changes.added.columns

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
+from acker.core.delta import open_table
 from acker.core.errors import BoltError, TopologyError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
@@ -16,6 +17,7 @@ from acker.operations.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.targets.aggregates import Count, Max, Min, Sum
+from acker.targets.base import Publisher
 from acker.topology.topology import Topology
 
 ACKED = Selection(states=(State.ACKED,), positions=(("0", 1), ("0", 2)))
@@ -177,3 +179,77 @@ def test_a_column_of_another_type_than_the_tables_stops_the_bolt_before_anything
     with pytest.raises(BoltError, match=r"kept emits amount as bigint, but .*/target has it as string"):
         run_bolt(run, run.topology.components["kept"])
     assert run.snapshot().logged("kept") == 0
+
+
+TARGETS = {  # how a table that was there before is made -> whether Spark has to append to it
+    "(amount bigint COMMENT 'euros', _root_id bigint, id bigint, city string) USING delta": False,
+    "(_root_id bigint, id bigint, city string, amount bigint) USING delta PARTITIONED BY (city)": True,
+    "(_root_id bigint, id bigint NOT NULL, city string, amount bigint) USING delta": True,
+    "(_root_id bigint, id bigint, city string, amount bigint, more int) USING delta": True,
+    "(_root_id bigint, id bigint, City string, amount bigint) USING delta": True,
+    "(_root_id bigint, id bigint, city string, amount bigint GENERATED ALWAYS AS (id * 1)) USING delta": True,
+    "(_root_id bigint, id bigint, city varchar(9), amount bigint) USING delta": True,
+    "(_root_id bigint, id bigint, city string, amount bigint) USING delta "
+    "TBLPROPERTIES (delta.enableChangeDataFeed = true)": True,
+    "(_root_id bigint, id bigint, city string, amount bigint) USING delta "
+    "TBLPROPERTIES (delta.autoOptimize.optimizeWrite = true)": True,
+}
+
+
+@pytest.mark.parametrize(("columns", "by_spark"), TARGETS.items())
+def test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more(
+    columns, by_spark, place, spark
+):
+    spark.sql(f"CREATE TABLE delta.`{place.path('amounts')}` {columns}")
+    place.add("lines", id=[1, 2], city=["Ulm", None], amount=[1, 2])
+    topology = Topology("small")
+    lines = topology.spout("lines", DeltaSpout(place.path("lines"), key="id"))
+    publication = topology.publish(lines, to=place.path("amounts"))
+    run = place.run(topology)
+    run_cycle(run)
+    found = spark.read.format("delta").load(place.path("amounts"))
+    assert sorted(found.select("id", "city", "amount").collect()) == [(1, "Ulm", 1), (2, None, 2)]
+    (newest,) = open_table(place.path("amounts")).history(1)
+    assert newest["engineInfo"].startswith("Apache-Spark" if by_spark else "delta-rs")
+    publisher = Publisher.of(run.snapshot(), "lines")
+    target = topology.publications["lines"].target
+    assert (target.position(publisher.app), target.published_at(publisher, 1) is None) == (1, False)
+    assert (publish(run), audit_report(topology, run.store).verdict) == (0, "pass")
+
+
+def test_values_of_all_types_are_published_alike_with_and_without_spark(place, spark):
+    place.add("lines", id=[1])
+    topology = Topology("typed")
+    lines = topology.spout("lines", DeltaSpout(place.path("lines"), key="id"))
+
+    @topology.bolt(lines)
+    def typed(tuples):
+        values = {
+            "ts": "timestamp'2026-03-29 12:30:00.123456'",
+            "old": "timestamp'1890-01-01 00:00:00.5'",
+            "day": "date'0123-12-31'",
+            "money": "cast('1234567890123456789.0123456789' AS decimal(38,10))",
+            "raw": "x'00ff'",
+            "tiny": "cast(-128 AS tinyint)",
+            "small": "cast(1 AS smallint)",
+            "real": "cast('NaN' AS float)",
+            "double": "cast('-Infinity' AS double)",
+            "yes": "true",
+            "words": "array('a', null)",
+            "by_name": "map('a', named_struct('b', 1L, 'at', timestamp'2026-01-01 00:00:00'))",
+            "nested": "named_struct('a', named_struct('b', array(date'2026-01-01')))",
+            "`a.b`": "'ü'",
+        }
+        return tuples.select("anchor", "id", *(F.expr(f"{sql} AS {name}") for name, sql in values.items()))
+
+    topology.publish(typed, to=place.path("typed"))
+    run = place.run(topology)
+    run_cycle(run)
+    place.add("lines", id=[2])
+    run_cycle(run)
+    engines = [each["engineInfo"].partition("/")[0] for each in open_table(place.path("typed")).history(2)]
+    assert [engine.partition(":")[0] for engine in engines] == ["delta-rs", "Apache-Spark"]
+    found = spark.read.format("delta").load(place.path("typed"))
+    first, second = found.drop("_root_id", "id").toArrow().to_pylist()
+    assert str(first) == str(second)
+    assert audit_report(topology, run.store).verdict == "pass"
