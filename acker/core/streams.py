@@ -75,7 +75,7 @@ class Rows:
             pl.Schema(columns),
             [f"{path_of(table)}/{path}" for path in files["path"]],
             None if are_whole else pl.Series("_batch", batches, pl.Int64),
-            files["size_bytes"].sum(),
+            int(files["size_bytes"].sum()),
         )
 
     def tuples(self, name: str) -> pl.LazyFrame:

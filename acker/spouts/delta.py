@@ -64,12 +64,13 @@ class DeltaSpout:
         if last["upto"] == last["end"] and last["version"] == table.version():
             return None
         after, path = last["upto"], absolute(self.path)
+        check_reserved(path, (field.name for field in table.schema().fields))
         if self.key is not None and _is_plain(table):
-            check_reserved(path, (field.name for field in table.schema().fields))
             self._check_key(schema_of(table))
             unread = _unread(table, column_name(self.key), after, limit)
         else:
-            unread = _unread_by_spark(self._rows(spark, table.version()), after, limit)
+            told = self._told(table, last, limit) if self.key is None else None
+            unread = told or _unread_by_spark(self._rows(spark, table.version()), after, limit)
         if unread.nulls:
             raise SourceError(
                 f"{unread.nulls} rows of {path} have no {self.key}, so they could not be told apart or "
@@ -120,6 +121,22 @@ class DeltaSpout:
         if not any(unread.values()):
             return Backlog({}, left_out=left_out)
         return Backlog(unread, oldest_commit(table, since), left_out)
+
+    def _told(self, table: DeltaTable, last: Range, limit: int) -> "_Unread | None":
+        """What there is by the row ids that the log says were given; None where rows have to be counted."""
+        if not _tracks_rows(table):
+            return None
+        try:
+            given = highest_row_id(absolute(self.path), last["version"], table.version())
+        except FileNotFoundError:
+            return None
+        after, end = (-1 if position is None else position for position in (last["upto"], last["end"]))
+        if given is None and last["version"] < 0:
+            return None
+        end = end if given is None else given
+        if end <= after:
+            return _Unread(None, None, 0)
+        return _Unread(end, end, 0) if end - after <= limit else None
 
     def _beginning(self) -> Range:
         """What a new spout goes on from: a range that ends before all that it is to read.
@@ -192,8 +209,7 @@ class DeltaSpout:
             self._check_key(frame.schema)
             return F.col(sql_name(self.key)).cast("bigint")
         table = open_table(path)
-        enabled = table is not None and table.metadata().configuration.get("delta.enableRowTracking")
-        if enabled != "true":
+        if table is None or not _tracks_rows(table):
             raise SourceError(
                 f"The rows of {path} have no stable position. Turn row tracking on with "
                 f"`ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')`, "
@@ -238,6 +254,10 @@ def _is_plain(table: DeltaTable) -> bool:
     if protocol.min_reader_version > 1 and set(protocol.reader_features or ()) != {"timestampNtz"}:
         return False
     return not table.metadata().partition_columns
+
+
+def _tracks_rows(table: DeltaTable) -> bool:
+    return table.metadata().configuration.get("delta.enableRowTracking") == "true"
 
 
 def _unread(table: DeltaTable, key: str, after: int | None, limit: int) -> _Unread:

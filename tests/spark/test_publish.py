@@ -204,7 +204,7 @@ def test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more
     place.add("lines", id=[1, 2], city=["Ulm", None], amount=[1, 2])
     topology = Topology("small")
     lines = topology.spout("lines", DeltaSpout(place.path("lines"), key="id"))
-    publication = topology.publish(lines, to=place.path("amounts"))
+    topology.publish(lines, to=place.path("amounts"))
     run = place.run(topology)
     run_cycle(run)
     found = spark.read.format("delta").load(place.path("amounts"))

@@ -98,6 +98,32 @@ def test_a_replay_by_row_id_finds_what_was_not_deleted(tracked, spark):
     assert messages(found, "letter") == [("0", 3, "d")]
 
 
+def test_a_tracked_table_is_planned_by_its_log_and_counted_where_that_does_not_tell(place, spark):
+    path = place.path("letters")
+
+    def write(letters):
+        frame = spark.createDataFrame([(letter,) for letter in letters], "letter string").coalesce(1)
+        frame.write.format("delta").option("delta.enableRowTracking", "true").mode("append").save(path)
+
+    write("ab")
+    spout = DeltaSpout(path)
+    first = spout.next_range(spark, after(), 9)
+    spark.sql(f"UPDATE delta.`{path}` SET letter = upper(letter)")
+    assert spout.next_range(spark, after(first), 9) is None
+    write("cde")
+    # The update has drawn ids for two rows that it wrote again, so there are five positions for three rows.
+    by_log, counted = (spout.next_range(spark, after(first), limit) for limit in (5, 3))
+    assert (by_log["upto"], by_log["end"]) == (counted["upto"], counted["end"]) == (6, 6)
+    assert messages(spout.read_range(spark, by_log), "letter") == [
+        ("0", 4, "c"),
+        ("0", 5, "d"),
+        ("0", 6, "e"),
+    ]
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES (delta.enableRowTracking = false)")
+    with pytest.raises(SourceError, match="have no stable position"):
+        spout.next_range(spark, after(first), 9)
+
+
 def test_positions_of_a_tracked_table_that_are_unread_are_told_without_spark(tracked):
     spout, first, second, _, added = tracked
     histories = (after(), after(first), after(first, second), after(first, second, added))
