@@ -19,6 +19,7 @@ from bench.kafka import measure_kafka, measure_replay
 from bench.large import Figure, measure_audit, measure_idle, measure_selection
 from bench.minute import measure_minute
 from bench.pairs import Measure
+from bench.storm import measure_storm
 from bench.tax import measure_tax
 
 
@@ -36,6 +37,7 @@ def main() -> int:
         "audit": measure_audit,
         "minute": measure_minute,
         "bad": measure_bad,
+        "storm": measure_storm,
     }
     names = sys.argv[1:] or list(measures)
     unknown = [name for name in names if name not in measures]

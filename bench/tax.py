@@ -26,18 +26,7 @@ AT_MOST = 2.0
 
 def measure_tax(spark: SparkSession, folder: Path, rounds: int, sentences: int = SENTENCES) -> Measure:
     """Time both pipelines in turn. Raises AssertionError where their results differ."""
-    source = str(folder / "sentences")
-    words = [
-        F.concat(F.lit("w"), F.pmod(F.xxhash64("id", F.lit(i)), F.lit(VOCABULARY)).cast("string"))
-        for i in range(WORDS_PER_SENTENCE)
-    ]
-    (
-        spark.range(0, sentences, 1, 4)
-        .select(F.concat_ws(" ", *words).alias("sentence"))
-        .write.format("delta")
-        .option("delta.enableRowTracking", "true")
-        .save(source)
-    )
+    source = make_sentences(spark, folder, sentences)
 
     def plain(number: int) -> None:
         run_plain(spark, source, folder / f"plain{number}")
@@ -52,6 +41,23 @@ def measure_tax(spark: SparkSession, folder: Path, rounds: int, sentences: int =
         assert _fingerprint(read(spark, store.path("streams/upper"))) == want
         assert read(spark, store.path("ledger")).where("state = 'acked'").count() == sentences
     return result
+
+
+def make_sentences(spark: SparkSession, folder: Path, sentences: int) -> str:
+    """Make a Delta table of sentences, and return its path."""
+    source = str(folder / "sentences")
+    words = [
+        F.concat(F.lit("w"), F.pmod(F.xxhash64("id", F.lit(i)), F.lit(VOCABULARY)).cast("string"))
+        for i in range(WORDS_PER_SENTENCE)
+    ]
+    (
+        spark.range(0, sentences, 1, 4)
+        .select(F.concat_ws(" ", *words).alias("sentence"))
+        .write.format("delta")
+        .option("delta.enableRowTracking", "true")
+        .save(source)
+    )
+    return source
 
 
 def run_plain(spark: SparkSession, source: str, folder: Path) -> None:
