@@ -42,6 +42,8 @@ SELECTION_SECONDS = 3.0
 LIVE = 20_000_000
 LIVE_BATCH = 2_000_000
 IDLE_MB = 2_000.0
+ACKED_MB = 3_000.0
+BOLT = "words"
 AUDITED = (1_000_000, 10_000_000)
 AUDIT_BATCH = 500_000
 AUDIT_AT_MOST = 1.5
@@ -77,15 +79,22 @@ def measure_selection(spark: SparkSession, folder: Path, rounds: int, settled: i
 
 def measure_idle(spark: SparkSession, folder: Path, rounds: int, live: int = LIVE) -> Figure:
     """The most memory for a fold without events over 20 M messages in flight."""
-    store = Store(str(folder), "idle")
-    store.create()
-    for batch in range(1, live // LIVE_BATCH + 1):
-        _emit(store, batch, LIVE_BATCH, tuples=1)
-        _fold(store, batch)
+    store = _in_flight(folder, live)
     before = _bytes(store)
     costs = [_cost(_fold, store, live // LIVE_BATCH) for _ in range(rounds)]
     print(f"  {(_bytes(store) - before) / rounds:,.0f} bytes a fold", flush=True)
     return _figure("idle", "MB", IDLE_MB, costs)
+
+
+def measure_acked(spark: SparkSession, folder: Path, rounds: int, live: int = LIVE) -> Figure:
+    """The most memory for a fold that acks 20 M messages in flight. It can be done once."""
+    store = _in_flight(folder, live)
+    batches = live // LIVE_BATCH
+    for batch in range(1, batches + 1):
+        roots = _roots(batch, LIVE_BATCH)
+        events = {"root_id": roots, "kind": "ack", "ack_val": 1, "emitted": 0, "consumed": 1}
+        _log(store, BOLT, batch, events)
+    return _figure("acked", "MB", ACKED_MB, [_cost(_fold, store, batches, batches)])
 
 
 def measure_audit(
@@ -133,6 +142,16 @@ def _topology(store: Store) -> Topology:
     return topology
 
 
+def _in_flight(folder: Path, live: int) -> Store:
+    """A store with so many messages in flight."""
+    store = Store(str(folder), "live")
+    store.create()
+    for batch in range(1, live // LIVE_BATCH + 1):
+        _emit(store, batch, LIVE_BATCH, tuples=1)
+        _fold(store, batch)
+    return store
+
+
 def _select(store: Store) -> None:
     chosen = Selection(states=(State.ACKED,), limit=CHOSEN)
     assert select(_topology(store), Snapshot(store), chosen).count == CHOSEN
@@ -170,36 +189,40 @@ def _audit(store: Store) -> None:
 
 def _emit(store: Store, batch: int, messages: int, tuples: int) -> pl.Series:
     """Log the inits of a batch of messages, in flight where they have tuples. Returns their roots."""
-    offset = pl.int_range(messages, eager=True) + batch * messages
-    roots = offset.hash(batch).reinterpret(signed=True)
-    events = pl.DataFrame(
-        {
-            "root_id": roots,
-            "kind": "init",
-            "ack_val": tuples,
-            "emitted": tuples,
-            "consumed": 0,
-            "spout": SPOUT,
-            "source_partition": "0",
-            "source_offset": offset,
-            "attempt": 1,
-            "component": SPOUT,
-            "batch": batch,
-            "logged_at": NOW,
-        }
-    )
-    columns = columns_of(EVENTS)
-    rows = pl.concat([pl.DataFrame(schema=columns), events], how="diagonal_relaxed").cast(columns)
-    sealed = events_with_checksum(rows, SPOUT, batch, messages, NOW)
-    append_rows(store.require(EVENTS), sealed.to_arrow().cast(SCHEMAS[EVENTS].arrow()), SPOUT, batch)
+    roots = _roots(batch, messages)
+    events = {
+        "root_id": roots,
+        "kind": "init",
+        "ack_val": tuples,
+        "emitted": tuples,
+        "consumed": 0,
+        "spout": SPOUT,
+        "source_partition": "0",
+        "source_offset": pl.int_range(messages, eager=True) + batch * messages,
+        "attempt": 1,
+    }
+    _log(store, SPOUT, batch, events)
     return roots
 
 
-def _fold(store: Store, batch: int) -> None:
+def _roots(batch: int, messages: int) -> pl.Series:
+    return (pl.int_range(messages, eager=True) + batch * messages).hash(batch).reinterpret(signed=True)
+
+
+def _log(store: Store, component: str, batch: int, events: dict[str, object]) -> None:
+    """Log the events of a batch."""
+    columns = columns_of(EVENTS)
+    given = pl.DataFrame({**events, "component": component, "batch": batch, "logged_at": NOW})
+    rows = pl.concat([pl.DataFrame(schema=columns), given], how="diagonal_relaxed").cast(columns)
+    sealed = events_with_checksum(rows, component, batch, rows.height, NOW)
+    append_rows(store.require(EVENTS), sealed.to_arrow().cast(SCHEMAS[EVENTS].arrow()), component, batch)
+
+
+def _fold(store: Store, batch: int, of_bolt: int = 0) -> None:
     """A fold of all that is logged, by a clock that nothing is too old for."""
     request = FoldRequest(
         snapshot=Snapshot(store),
-        logged={SPOUT: batch},
+        logged={SPOUT: batch} | ({BOLT: of_bolt} if of_bolt else {}),
         waiting={},
         spouts=[SPOUT],
         delays=[1.0],

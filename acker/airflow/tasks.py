@@ -58,7 +58,7 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
 
         return sessions.connect(settings)
 
-    return Run(found, store, connect or connected, on_step=_log_step)
+    return Run(found, store, connect or connected, fold_rows=settings.fold_rows, on_step=_log_step)
 
 
 def _opened(topology: str, settings: Settings) -> tuple[Topology, Store]:

@@ -55,7 +55,8 @@ class Context:
 
             report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
             self.store.create()
-            yield Run(self.topology, self.store, session, on_step=report)
+            rows = self.settings.fold_rows
+            yield Run(self.topology, self.store, session, fold_rows=rows, on_step=report)
 
     def _tell_of_server(self) -> None:
         from acker.runtime.server import is_left_running

@@ -4,23 +4,23 @@ Nothing here reads a clock or a table, so the same inputs give the same rows. `o
 plain Python.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import polars as pl
 
-from acker.core.events import FAILURES, LIVE, Kind, State
-from acker.core.links import connected
+from acker.core.events import FAILURES, Kind, State
+from acker.core.ids import bucket
 from acker.core.messages import MESSAGE
 from acker.core.parquet import collect, columns_of
 from acker.core.schemas import LEDGER
 from acker.core.timeouts import Timeouts, Turn
+from acker.core.together import Together
 
 FOR_GOOD = "for good: "  # begins the reason of what no further attempt can help
 TWICE = "emitted twice"
 SPOUT_GONE = "spout is no longer in the topology"
-PARTNER_SETTLED = "joined with a message that has settled"
 
 _MICROSECOND = timedelta(microseconds=1)
 _TYPES = columns_of(LEDGER)
@@ -55,6 +55,15 @@ class FoldInput:
     timeouts: Timeouts
     now: datetime
 
+    def part(self, number: int, parts: int) -> "FoldInput":
+        """One of some parts of it, whose live rows and events are read. All of a message is in one part."""
+        return replace(
+            self,
+            live=collect(_part(self.live, number, parts)).lazy(),
+            events=collect(_part(self.events, number, parts)).lazy(),
+            waiting=_part(self.waiting, number, parts),
+        )
+
     @property
     def pending(self) -> pl.LazyFrame:
         """The roots in flight."""
@@ -71,26 +80,56 @@ class FoldInput:
         return self.events.filter(pl.col("kind") == Kind.LOST)
 
 
-def ledger_rows(fold: FoldInput) -> pl.DataFrame:
-    """Every row that this fold adds to the ledger, but for its own.
+def folded(fold: FoldInput, passes: int = 1) -> Iterator[pl.DataFrame]:
+    """Every row that this fold adds to the ledger but for its own, some messages after the other.
 
     Columns are those of `ledger` that a fold decides, and `live` (bool), which tells which rows live on.
+
+    Args:
+        passes: in how many parts the rows are read, so that not all are held at once. What is decided of
+            several messages together comes last and is held whole.
     """
-    others = _still_retrying(fold)
-    decided, replacing = _replaced_together(_decided(fold), others, fold)
-    decided = _settled_together(decided, pl.concat([_joined(fold), replacing]))
+    if passes == 1:
+        fold = fold.part(0, 1)
+    together = Together.of(fold.pending, fold.events, fold.settled)
+    apart = []
+    for number in range(passes):
+        part = fold.part(number, passes)
+        others = _still_retrying(part)
+        linked, alone = together.divided(_decided(part))
+        apart.append((linked, together.divided(others)[0]))
+        yield _rows(alone, others, fold)
+    if not together.is_empty:
+        linked, others = (pl.concat(parts) for parts in zip(*apart, strict=True))
+        yield _rows(together.decided(linked, others), others.clear(), fold)
+
+
+def _rows(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
     parts = [_settled_or_pending(decided, fold), _followers(decided, fold), others]
     typed = [part.cast({name: _TYPES[name] for name in part.columns if name in _TYPES}) for part in parts]
     return pl.concat(typed, how="diagonal")
 
 
-def marked(live: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
+def _part(rows: pl.LazyFrame, number: int, parts: int) -> pl.LazyFrame:
+    return rows if parts == 1 else rows.filter(bucket(pl.col("root_id")) % parts == number)
+
+
+def marked(live: pl.LazyFrame, fold: FoldInput, parts: int = 1) -> Iterator[pl.LazyFrame]:
     """Live rows with `changes`, whether anything has happened by which a fold may decide otherwise of one.
 
     Where nothing has, the fold would write the row again as it is. Messages that settle together are looked
     at each time.
+
+    Args:
+        parts: in how many the events are read, so that not all are held at once.
     """
-    roots = pl.concat([fold.events.select("root_id"), fold.events.select(root_id="joined")])
+    joined = collect(fold.events.select(root_id="joined").drop_nulls().unique())  # by events of any part
+    for number in range(parts):
+        yield _marked(_part(live, number, parts), fold.part(number, parts), joined.lazy())
+
+
+def _marked(live: pl.LazyFrame, fold: FoldInput, joined: pl.LazyFrame) -> pl.LazyFrame:
+    roots = pl.concat([fold.events.select("root_id"), joined])
     arrived = pl.concat([fold.inits, fold.losses]).select(MESSAGE).unique()
     told = {"has_events": (roots.drop_nulls().unique(), ["root_id"]), "has_arrived": (arrived, MESSAGE)}
     rows = live
@@ -159,118 +198,6 @@ def _decided(fold: FoldInput) -> pl.DataFrame:
         "events",
     )
     return collect(rows)
-
-
-def _joined(fold: FoldInput) -> pl.DataFrame:
-    """Pairs of roots that share a tuple: `root_id`, `joined`."""
-    linked = pl.concat([fold.pending, fold.events.filter(pl.col("kind") == Kind.JOIN)], how="diagonal")
-    return collect(linked.select("root_id", "joined").drop_nulls().unique())
-
-
-def _replaced_together(
-    decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`decided`, and pairs of attempts that are to replace, by a replay, what was acked together.
-
-    They share no tuple yet. As long as one of them is still to come the others are not complete, and fail
-    where none will come.
-
-    Args:
-        others: rows of this fold of messages without an attempt in flight.
-    """
-    newest = decided.filter((pl.col("state") != State.LOST) & ~pl.col("superseded"))
-    replacing = newest.select("root_id", "replaces").drop_nulls()
-    if replacing.is_empty():
-        return decided, pl.DataFrame(schema={"root_id": pl.Int64, "joined": pl.Int64})
-    acked = fold.settled.filter((pl.col("state") == State.ACKED) & pl.col("joined").is_not_null())
-    there = acked.join(replacing.lazy(), left_on="root_id", right_on="replaces", how="semi")
-    members = acked.join(there, on="joined", how="semi").select(
-        *MESSAGE, replaces="root_id", group="joined", acked_in="attempt"
-    )
-    groups = (
-        members.join(replacing.lazy(), on="replaces", how="left")
-        .join(_ends(decided, others, fold), on=MESSAGE, how="left")
-        .with_columns(missing=pl.col("root_id").is_null())
-        .with_columns(end=pl.when(pl.col("missing") & (pl.col("ended_in") > pl.col("acked_in"))).then("end"))
-        .with_columns(
-            pl.col("missing").any().over("group"),
-            pl.col("end").min().over("group"),
-            joined=pl.col("root_id").min().over("group"),
-        )
-        .select("root_id", "joined", "missing", "end")
-        .drop_nulls("root_id")
-    )
-    links = collect(groups)
-    in_flight, end = pl.col("state").is_in([State.PENDING, State.ACKED]), pl.col("end")
-    ends = in_flight & end.is_not_null()
-    missing = (pl.col("state") == State.ACKED) & pl.col("missing").fill_null(False)
-    found = decided.join(links.drop("joined"), on="root_id", how="left").with_columns(
-        pl.when(ends)
-        .then(pl.lit(State.FAILED))
-        .when(missing)
-        .then(pl.lit(State.PENDING))
-        .otherwise("state")
-        .alias("state"),
-        pl.when(ends)
-        .then(pl.format("to be replaced together with {}", "end"))
-        .otherwise("reason")
-        .alias("reason"),
-    )
-    return found.select(decided.columns), links.select("root_id", "joined")
-
-
-def _ends(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.LazyFrame:
-    """Per message that is given up or lost and not in flight: in which attempt, and a sentence's `end`."""
-    columns = [*MESSAGE, "attempt", "state"]
-    now = pl.concat([decided.select(columns), others.select(columns)]).lazy()
-    ended = pl.concat([fold.settled.select(columns), now.cast({"attempt": pl.Int32})])
-    named = pl.format("{}:{}:{}, which is {}", *MESSAGE, "state")
-    return (
-        ended.filter(pl.col("state").is_in([State.DEAD_LETTER, State.LOST]))
-        .join(now.filter(pl.col("state").is_in(LIVE)), on=MESSAGE, how="anti")
-        .sort("attempt", "state")
-        .group_by(MESSAGE, maintain_order=True)
-        .agg(ended_in=pl.col("attempt").last(), end=named.last())
-    )
-
-
-def _settled_together(decided: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
-    """`decided`, but that roots which are linked are acked as a whole or fail as a whole.
-
-    Until then those that are complete stay pending. A root that is in flight no more cannot be acked with
-    the others.
-    """
-    if links.is_empty():
-        return decided
-    groups = connected(links)
-    attempts = decided.filter(pl.col("state") != State.LOST).drop("joined")
-    members = groups.join(attempts, on="root_id", how="left").sort("root_id")
-    state, in_flight = pl.col("state"), pl.col("state").is_in([State.PENDING, State.ACKED])
-    name = pl.format("{}:{}:{}", *MESSAGE)
-    why = pl.format("joined with {}: {}", name, "reason")
-    groups = members.group_by("joined").agg(
-        (state == State.ACKED).all(ignore_nulls=False).alias("complete"),
-        state.is_null().any().alias("settled"),
-        why.filter(~in_flight).first().alias("why"),
-        pl.col("component").filter(~in_flight).first().alias("whose"),
-    )
-    fault = pl.coalesce("why", pl.when("settled").then(pl.lit(PARTNER_SETTLED)))
-    together = (
-        members.filter(state.is_not_null())
-        .join(groups, on="joined")
-        .with_columns(
-            pl.when(in_flight & fault.is_not_null()).then(fault).otherwise("reason").alias("reason"),
-            pl.when(in_flight & fault.is_not_null()).then("whose").otherwise("component").alias("component"),
-            pl.when(in_flight & fault.is_not_null())
-            .then(pl.lit(State.FAILED))
-            .when((state == State.ACKED) & ~pl.col("complete"))
-            .then(pl.lit(State.PENDING))
-            .otherwise("state")
-            .alias("state"),
-        )
-    )
-    alone = decided.join(together, on="root_id", how="anti")
-    return pl.concat([alone, together.select(decided.columns)])
 
 
 def _balances(fold: FoldInput) -> pl.LazyFrame:

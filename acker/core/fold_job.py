@@ -1,5 +1,6 @@
 """The acker job: read at fixed versions, fold, and commit the whole result at once."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable
 from acker.core.checksums import checksum_of_events, checksum_of_ledger
 from acker.core.delta import commit_once, files_of, path_of
 from acker.core.events import Kind
-from acker.core.fold import FoldInput, ledger_rows, marked
+from acker.core.fold import FoldInput, folded, marked
 from acker.core.integrity import broken_fold, check_batches
 from acker.core.ledger import APP, Fold, read_fold, settled_rows, unfolded
 from acker.core.live import PARTITION, ROWS_OF_A_FILE, LiveFile, LiveRows, divided, written
@@ -22,6 +23,8 @@ from acker.core.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.core.snapshot import Snapshot
 from acker.core.streams import Rows, by_each_root
 from acker.core.timeouts import Timeouts, Turn
+
+ROWS_AT_ONCE = 4_000_000
 
 _LEDGER = SCHEMAS[LEDGER]
 _SCHEMA = pa.schema(
@@ -39,6 +42,8 @@ class FoldRequest:
         waiting: stream -> batches of it that a bolt has yet to take.
         spouts: see `FoldInput`.
         delays: see `FoldInput`.
+        rows_at_once: how many events and live rows are held in memory together; of more the messages are
+            folded some after the other.
     """
 
     snapshot: Snapshot
@@ -48,6 +53,7 @@ class FoldRequest:
     delays: Sequence[float | None]
     timeouts: Timeouts
     now: datetime
+    rows_at_once: int = ROWS_AT_ONCE
 
     @property
     def previous(self) -> Fold | None:
@@ -69,6 +75,10 @@ class FoldRequest:
         """Where the window stands in it."""
         return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
 
+    def passes(self, rows: int) -> int:
+        """In how many passes it reads so many rows."""
+        return max(1, math.ceil(rows / self.rows_at_once))
+
 
 def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
     """Fold once.
@@ -79,100 +89,114 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
     Raises:
         StoreError: events or live rows could not be read, or the fold not be committed.
     """
-    events = _new_events(request)
-    waiting = _waiting(request.snapshot, request.waiting).unique()
+    events, count = _new_events(request)
     without_live = FoldInput(
         live=pl.LazyFrame(schema=columns_of(LEDGER)),
         settled=settled_rows(request.previous),
-        events=events.lazy(),
-        waiting=collect(waiting, request.snapshot.opened).lazy(),
+        events=events,
+        waiting=collect(_waiting(request.snapshot, request.waiting).unique(), request.snapshot.opened).lazy(),
         spouts=request.spouts,
         delays=request.delays,
         turn=request.turn,
         timeouts=request.timeouts,
         now=request.now,
     )
-    live = _live(request, without_live)
-    number = pl.lit(request.number, pl.Int64)
-    decided = ledger_rows(replace(without_live, live=live.rows.lazy()))
-    rows = decided.select(
-        pl.exclude("live"),
-        pl.when("live").then(number).alias("live_in"),
-        number.alias("fold"),
-        pl.lit(request.events_version, pl.Int64).alias("events_version"),
-        pl.lit(request.now).alias("folded_at"),
-    )
-    settled, alive = (rows.filter(pl.col(PARTITION).is_not_null() == is_live) for is_live in (False, True))
-    kept = reduce(xor, (each.checksum for each in live.taken_over), 0)
-    own = _own_row(request, events.height, _checksum(settled), kept ^ _checksum(alive))
-    is_ours = _commit(request, live.taken_over, own, settled, alive)
+    live = _live(request, without_live, request.passes(count))
+    output = _Output(request, live.taken_over)
+    for rows in folded(replace(without_live, live=live.rows), request.passes(count + live.count)):
+        output.add(rows)
+    is_ours = output.commit(count)
     return read_fold(request.snapshot.store.require(LEDGER), request.number), is_ours
 
 
-def _live(request: FoldRequest, fold: FoldInput) -> LiveRows:
+def _live(request: FoldRequest, fold: FoldInput, passes: int) -> LiveRows:
     """The live rows of the fold before, which are all there and as it wrote them."""
-    found = divided(request.previous, lambda rows: marked(rows, fold))
+    found = divided(request.previous, lambda rows: marked(rows, fold, passes))
     if request.previous is not None and found.checksum != request.previous.live_seal:
         raise broken_fold(request.snapshot.store, request.previous.number)
     return found
 
 
-def _checksum(rows: pl.DataFrame) -> int:
-    return int(rows.select(checksum_of_ledger()).item())
+class _Output:
+    """The rows of a fold on their way into the files of one commit."""
 
+    def __init__(self, request: FoldRequest, taken_over: Sequence[LiveFile]) -> None:
+        self._request = request
+        self._ledger = request.snapshot.require(LEDGER)
+        self._actions = [each.taken_over(request.number) for each in taken_over]
+        self._rows: dict[bool, list[pl.DataFrame]] = {True: [], False: []}  # live ones, settled ones
+        self._checksums = {True: reduce(xor, (each.checksum for each in taken_over), 0), False: 0}
 
-def _commit(
-    request: FoldRequest,
-    taken_over: Sequence[LiveFile],
-    own: pa.Table,
-    settled: pl.DataFrame,
-    alive: pl.DataFrame,
-) -> bool:
-    """Commit a fold once; whether it is ours.
-
-    Args:
-        own: its own row.
-    """
-    ledger = request.snapshot.require(LEDGER)
-    path, number = path_of(ledger), request.number
-    both = pa.concat_tables([own, _arrow(settled)], promote_options="default")
-    # What is emitted together mostly settles or times out together.
-    ordered = alive.sort("turn", "batch") if alive.height > ROWS_OF_A_FILE else alive
-    actions = [
-        *(each.taken_over(number) for each in taken_over),
-        *written(path, number, both, is_live=False),
-        *written(path, number, _arrow(ordered), is_live=True),
-    ]
-
-    def commit(table: DeltaTable | None, once: CommitProperties) -> None:
-        assert table is not None
-        partition_by = list(_LEDGER.partition_by)
-        table.create_write_transaction(
-            [*actions], "append", table.schema(), partition_by, commit_properties=once
+    def add(self, rows: pl.DataFrame) -> None:
+        """Take in what `folded` gives. Rows that fill a file are written."""
+        number = pl.lit(self._request.number, pl.Int64)
+        found = rows.select(
+            pl.exclude("live"),
+            pl.when("live").then(number).alias(PARTITION),
+            number.alias("fold"),
+            pl.lit(self._request.events_version, pl.Int64).alias("events_version"),
+            pl.lit(self._request.now).alias("folded_at"),
         )
+        for is_live, waiting in self._rows.items():
+            mine = found.filter(pl.col(PARTITION).is_not_null() == is_live)
+            self._checksums[is_live] ^= int(mine.select(checksum_of_ledger()).item())
+            waiting.append(mine)
+            if sum(each.height for each in waiting) >= ROWS_OF_A_FILE:
+                self._write(_arrow(self._taken(is_live)), is_live)
 
-    return commit_once(ledger, {APP: number}, commit)
+    def commit(self, events: int) -> bool:
+        """Commit the fold once; whether it is ours.
+
+        Args:
+            events: all that it read, the late ones included.
+        """
+        own = _own_row(self._request, events, self._checksums[False], self._checksums[True])
+        both = pa.concat_tables([own, _arrow(self._taken(False))], promote_options="default")
+        self._write(both, is_live=False)
+        self._write(_arrow(self._taken(True)), is_live=True)
+
+        def commit(table: DeltaTable | None, once: CommitProperties) -> None:
+            assert table is not None
+            partition_by = list(_LEDGER.partition_by)
+            table.create_write_transaction(
+                [*self._actions], "append", table.schema(), partition_by, commit_properties=once
+            )
+
+        return commit_once(self._ledger, {APP: self._request.number}, commit)
+
+    def _taken(self, is_live: bool) -> pl.DataFrame:
+        rows = pl.concat(self._rows[is_live])
+        self._rows[is_live][:] = [rows.clear()]
+        # What is emitted together mostly settles or times out together.
+        return rows.sort("turn", "batch") if is_live and rows.height > ROWS_OF_A_FILE else rows
+
+    def _write(self, rows: pa.Table, is_live: bool) -> None:
+        self._actions += written(path_of(self._ledger), self._request.number, rows, is_live)
 
 
-def _new_events(request: FoldRequest) -> pl.DataFrame:
-    """Events of the batches that no fold has seen, at the fixed version, without the batches' own.
+def _new_events(request: FoldRequest) -> tuple[pl.LazyFrame, int]:
+    """Events of the batches that no fold has seen, at the fixed version, without the batches' own; how many.
 
     Raises:
         StoreError: they are not those that were logged. One of them could settle what it knows nothing of.
     """
     new = unfolded(request.previous, request.logged)
     table = request.snapshot.require(EVENTS)
-    rows = scan(files_of(table, new), columns_of(EVENTS)).filter(pl.sql_expr(new))
+    files = scan(files_of(table, new), columns_of(EVENTS))
+    rows = files.filter(pl.sql_expr(new))
     is_batch = pl.col("kind").eq_missing(pl.lit(Kind.BATCH))
-    batches, events = collect(rows.filter(is_batch)), collect(rows.filter(~is_batch))
+    batches, events = collect(rows.filter(is_batch)), rows.filter(~is_batch)
+    if collect(files.select(pl.len())).item() <= request.rows_at_once:
+        events = collect(events).lazy()
     folded = request.previous.logged if request.previous else {}
     logged = [
         (name, batch) for name, n in request.logged.items() for batch in range(folded.get(name, 0) + 1, n + 1)
     ]
     found = batches.select(pl.len(), pl.col("ack_val").bitwise_xor().fill_null(0)).row(0)
-    if found != (len(logged), events.select(checksum_of_events()).item()):
-        check_batches(table, batches, events.lazy(), logged)
-    return events
+    count, checksum = collect(events.select(pl.len(), checksum=checksum_of_events())).row(0)
+    if found != (len(logged), checksum):
+        check_batches(table, batches, events, logged)
+    return events, count
 
 
 def _waiting(snapshot: Snapshot, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame:

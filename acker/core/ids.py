@@ -1,5 +1,8 @@
 """Ids of roots and of tuples: 64 well-mixed bits each.
 
+The lowest bits of a root's id are those of its message, the same for all attempts. So all that is known of a
+message can be found in one part of the rows, by root ids alone.
+
 A tuple's id is never stored. A file of a Delta table has a name of its own and never changes, so a row's
 number in its file tells it from all others, and its id on an edge is a hash of the three. A row read by two
 bolts is two edges, as in Storm.
@@ -18,6 +21,14 @@ from acker.core.schemas import component_of, edge
 _GAMMA = 0x9E3779B97F4A7C15
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
+
+
+BUCKET_BITS = 12  # of a root's id that are its message's
+
+
+def bucket(root_id: pl.Expr) -> pl.Expr:
+    """The number of a root's bucket, from 0; all attempts of a message have the same."""
+    return root_id & ((1 << BUCKET_BITS) - 1)
 
 
 def hash64(text: str) -> int:

@@ -4,7 +4,7 @@ To take a file over is to say in the log that it belongs to the next fold's part
 So what a fold writes follows from what has happened, and not from what is live.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import xor
@@ -62,38 +62,45 @@ class LiveRows:
     Args:
         taken_over: files in which nothing changes.
         rows: those of all other files.
+        count: how many they are.
         checksum: of all rows.
     """
 
     taken_over: Sequence[LiveFile]
-    rows: pl.DataFrame
+    rows: pl.LazyFrame
+    count: int
     checksum: int
 
 
-def divided(fold: Fold | None, marked: Callable[[pl.LazyFrame], pl.LazyFrame]) -> LiveRows:
+def divided(fold: Fold | None, marked: Callable[[pl.LazyFrame], Iterable[pl.LazyFrame]]) -> LiveRows:
     """The live rows of a fold, by whether their file can be taken over.
 
     Args:
-        marked: adds the column `changes` to live rows.
+        marked: adds the column `changes` to live rows, of which it gives some after the other.
 
     Raises:
         StoreError: they cannot be read.
     """
     if fold is None:
-        return LiveRows([], pl.DataFrame(schema=_COLUMNS), 0)
+        return LiveRows([], pl.LazyFrame(schema=_COLUMNS), 0, 0)
     folder = path_of(fold.ledger)
     files = _files(fold).with_columns(uri=pl.format("{}/{}", pl.lit(folder), "path"))
-    rows = marked(scan(files["uri"].to_list(), _COLUMNS, file="uri"))
-    each = collect(rows.group_by("uri").agg(pl.col("changes").any(), checksum_of_ledger().alias("checksum")))
+    rows = scan(files["uri"].to_list(), _COLUMNS, file="uri")
+    changes, checksum = pl.col("changes").any(), checksum_of_ledger().alias("checksum")
+    some = [collect(part.group_by("uri").agg(changes, checksum, count=pl.len())) for part in marked(rows)]
+    sums = pl.concat(some).group_by("uri")
+    each = sums.agg(changes, pl.col("checksum").bitwise_xor(), pl.col("count").sum())
     # A file of which the log does not say enough is written anew. So are the smallest where there are many.
     found = files.join(each, on="uri", how="left").sort("num_records", descending=True, nulls_last=True)
     is_known = pl.all_horizontal(pl.col("num_records", "min.fold", "max.fold").is_not_null())
     stays = (is_known & ~pl.col("changes")).fill_null(False)
     is_small = pl.col("num_records") < ROWS_OF_A_FILE
     stays &= ~is_small | ((stays & is_small).cum_sum() <= MOST_TAKEN_OVER)
+    others = found.filter(~stays)
     return LiveRows(
         [_live_file(row) for row in found.filter(stays).rows(named=True)],
-        collect(scan(found.filter(~stays)["uri"].to_list(), _COLUMNS)),
+        scan(others["uri"].to_list(), _COLUMNS),
+        int(others["count"].sum()),
         reduce(xor, found["checksum"].drop_nulls(), 0),
     )
 

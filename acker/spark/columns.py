@@ -10,21 +10,20 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from acker.core.ids import hash64
+from acker.core.ids import BUCKET_BITS, hash64
 
 
 def root_id(topology: str, spout: str, batch: int, attempt: Column) -> Column:
     """The id of one attempt, from columns `_source_partition` and `_source_offset`.
 
-    The batch is part of it, so that two emissions of one attempt are two roots and cannot cancel.
+    The batch is part of it, so that two emissions of one attempt are two roots and cannot cancel. The lowest
+    bits are the message's (`acker/core/ids.py`).
     """
-    return F.xxhash64(
-        F.lit(hash64(f"{topology}/{spout}")),
-        F.col("_source_partition"),
-        F.col("_source_offset"),
-        attempt,
-        bound_literal(batch, "_source_offset", "bigint"),
-    )
+    message = [F.lit(hash64(f"{topology}/{spout}")), F.col("_source_partition"), F.col("_source_offset")]
+    of_message = F.xxhash64(*message)
+    of_emission = F.xxhash64(*message, attempt, bound_literal(batch, "_source_offset", "bigint"))
+    low = (1 << BUCKET_BITS) - 1
+    return of_emission.bitwiseAND(F.lit(~low)).bitwiseOR(of_message.bitwiseAND(F.lit(low)))
 
 
 def bound_literal(value: Any, beside: str, kind: str | None = None) -> Column:

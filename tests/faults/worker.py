@@ -38,6 +38,8 @@ from tests.faults.shapes import Shape, build
 from tests.kit.stops import Stop
 from tests.kit.waiting import PATIENCE_SECONDS
 
+FOLD_ROWS = 10  # so that most folds take several passes
+
 LATER_SECONDS = 0.1  # into what follows a step
 DAY = timedelta(days=1)
 
@@ -183,7 +185,8 @@ def _run(
 ) -> Run:
     topology = build(shape)
     topology.validate()
-    return Run(topology, Store(shape.store, topology.name), connect, clock=clock, on_step=on_step)
+    store = Store(shape.store, topology.name)
+    return Run(topology, store, connect, clock=clock, fold_rows=FOLD_ROWS, on_step=on_step)
 
 
 def _hitting(pipe: Connection, clock: Clock, order: Order, dying: threading.Event) -> Callable[[Step], None]:

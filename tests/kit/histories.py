@@ -10,6 +10,7 @@ from functools import reduce
 from operator import xor
 
 from acker.core.events import Event, Kind, LedgerRow
+from acker.core.ids import BUCKET_BITS
 from acker.core.oracle import Ledger, fold
 from acker.core.retry import ExponentialBackoff
 from acker.core.timeouts import Timeouts
@@ -79,7 +80,7 @@ def written(before: Ledger, after: Ledger) -> tuple[LedgerRow, ...]:
 
 def root(offset: int, attempt: int = 1) -> int:
     """The root id of one attempt in a named scenario."""
-    return offset * 100 + attempt
+    return attempt * 2**BUCKET_BITS + offset
 
 
 def init(offset: int, *emitted: int, attempt: int = 1, batch: int = 1, replaces: int | None = None) -> Event:

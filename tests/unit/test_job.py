@@ -127,6 +127,14 @@ def test_a_fold_goes_on_from_the_one_before(store: Store) -> None:
     assert ledger_of(store, "fold = 2") == Counter(written(*folded(1)))
 
 
+@pytest.mark.parametrize("rows_at_once", [1, 3])
+def test_a_fold_in_several_passes_is_the_same(store: Store, rows_at_once: int) -> None:
+    for number in (1, 2):
+        run_fold(request(store, number, rows_at_once=rows_at_once))
+        wanted = Counter(written(*folded(number - 1)))
+        assert ledger_of(store, f"fold = {number} AND live_in IS NULL OR live_in = {number}") == wanted
+
+
 def test_rows_that_settled_lie_apart_from_those_that_live_on(store: Store) -> None:
     run_fold(request(store, 1))
     _, after = folded(0)

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from acker.core.errors import SettingsError
+from acker.core.fold_job import ROWS_AT_ONCE
 from acker.runtime.settings import Settings, one_of, positive_number
 
 
@@ -19,6 +20,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
         run_schedule="@watch",
         acker_schedule="@watch",
         watch_seconds=60,
+        fold_rows=ROWS_AT_ONCE,
         maintain_schedule="0 3 * * *",
         stream_retention_hours=168,
         event_retention_hours=168,
@@ -45,6 +47,7 @@ def test_every_variable_is_read():
         "PIPELINE_RUN_SCHEDULE": "*/5 * * * *",
         "PIPELINE_ACKER_SCHEDULE": "*/2 * * * *",
         "PIPELINE_WATCH_SECONDS": "5",
+        "PIPELINE_FOLD_ROWS": "7",
         "PIPELINE_MAINTAIN_SCHEDULE": "@weekly",
         "PIPELINE_STREAM_RETENTION_HOURS": "24",
         "PIPELINE_EVENT_RETENTION_HOURS": "48",
@@ -68,6 +71,7 @@ def test_every_variable_is_read():
         run_schedule="*/5 * * * *",
         acker_schedule="*/2 * * * *",
         watch_seconds=5,
+        fold_rows=7,
         maintain_schedule="@weekly",
         stream_retention_hours=24,
         event_retention_hours=48,
