@@ -196,8 +196,8 @@ MUTANTS = (
     Mutant(
         "an attempt has the ids of the one before",
         "acker/spark/columns.py",
-        '        attempt,\n        bound_literal(batch, "_source_offset", "bigint"),\n',
-        "",
+        '*message, attempt, bound_literal(batch, "_source_offset", "bigint")',
+        "*message",
         (f"{RUNS}test_a_late_fail_of_one_attempt_is_not_one_of_the_next",),
     ),
     Mutant(
@@ -267,8 +267,8 @@ MUTANTS = (
     Mutant(
         "joined messages settle apart",
         "acker/core/fold.py",
-        "    decided = _settled_together(decided, pl.concat([_joined(fold), replacing]))\n",
-        "",
+        "_rows(together.decided(linked, others), others.clear(), fold)",
+        "_rows(linked, others.clear(), fold)",
         scenario("messages that are joined are acked together, when the last of them is complete"),
     ),
     Mutant(
@@ -333,9 +333,23 @@ MUTANTS = (
     Mutant(
         "what has settled lies where a compaction deletes it",
         "acker/core/fold_job.py",
-        'pl.when("live").then(number).alias("live_in")',
-        'number.alias("live_in")',
+        'pl.when("live").then(number).alias(PARTITION)',
+        "number.alias(PARTITION)",
         (f"{JOB}test_rows_that_settled_lie_apart_from_those_that_live_on",),
+    ),
+    Mutant(
+        "a fold in passes forgets the messages of all but the first",
+        "acker/core/fold.py",
+        "    for number in range(passes):\n",
+        "    for number in range(1):\n",
+        (f"{JOB}test_a_fold_in_several_passes_is_the_same",),
+    ),
+    Mutant(
+        "attempts of a message lie in several buckets",
+        "acker/spark/columns.py",
+        ".bitwiseAND(F.lit(~low)).bitwiseOR(of_message.bitwiseAND(F.lit(low)))",
+        "",
+        ("tests/spark/test_batch.py::test_all_attempts_of_a_message_lie_in_one_bucket",),
     ),
     # Timeouts and retries.
     Mutant(
@@ -556,14 +570,21 @@ MUTANTS = (
     Mutant(
         "the rows of two attempts are published",
         "acker/targets/append.py",
-        "        if changes.replaced_roots is not None and open_table(self.path) is not None:\n",
+        "        if changes.replaced_roots is not None and table is not None:\n",
         "        if False:\n",
         (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
     ),
     Mutant(
+        "a table with rules of its own is appended to without Spark",
+        "acker/targets/plain.py",
+        "protocol.min_writer_version <= _WRITER",
+        "True",
+        (f"{PUBLISH}test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more",),
+    ),
+    Mutant(
         "a replay adds to an aggregate without taking back",
         "acker/operations/publish.py",
-        "replaced = _caused(run, journal, name, acked.replaced, old)",
+        "replaced = _of_roots(run, journal, name, _caused(journal, name, acked.replaced), old)",
         "replaced = None",
         (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
     ),

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from pyspark.sql import functions as F
 
 from acker.core.delta import query
+from acker.core.ids import bucket
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.reports.audit import audit_report
+from acker.spark.columns import root_id
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
 from tests.kit.stops import Stop, stopping_at
@@ -49,6 +52,18 @@ def test_a_batch_logs_in_one_commit(resumed):
     run = resumed[1]
     commits = [commit["operation"] for commit in run.store.require("events").history()]
     assert commits == ["WRITE", "WRITE", "CREATE TABLE"]
+
+
+def test_all_attempts_of_a_message_lie_in_one_bucket(spark):
+    attempts = [("0", offset, attempt) for offset in range(20) for attempt in (1, 2)]
+    rows = spark.createDataFrame(attempts, "_source_partition string, _source_offset long, _attempt int")
+    roots = [rows.select(root_id("t", "lines", batch, F.col("_attempt"))).collect() for batch in (1, 2)]
+    ids = [row[0] for each in roots for row in each]
+    assert len(set(ids)) == len(ids) == 80
+    buckets = pl.DataFrame({"root_id": ids}).select(bucket(pl.col("root_id")))["root_id"].to_list()
+    of_message = [set(buckets[first:80:40] + buckets[first + 1 : 80 : 40]) for first in range(0, 40, 2)]
+    assert {len(each) for each in of_message} == {1}
+    assert len(set(buckets)) > 10
 
 
 def test_a_tuple_that_is_gone_from_its_stream_is_not_consumed(place):
