@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ from bench.large import Figure, measure_acked, measure_audit, measure_idle, meas
 from bench.minute import measure_minute
 from bench.pairs import Measure
 from bench.storm import measure_storm
-from bench.tax import measure_tax
+from bench.tax import measure_tax, measure_width
 
 
 def main() -> int:
@@ -28,6 +29,7 @@ def main() -> int:
     measures: dict[str, Callable[[SparkSession, Path, int], Measure | Figure]] = {
         "cycle": measure_cycle,
         "tax": measure_tax,
+        **{f"tax{words}": partial(measure_width, words=words) for words in (1, 100, 10_000)},
         "fold": measure_fold,
         "history": measure_history,
         "kafka": measure_kafka,

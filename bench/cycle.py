@@ -21,7 +21,7 @@ from bench.pairs import Measure, measure
 MESSAGES = 1_000
 CYCLES = 5  # that are timed together
 WARMING = 15  # before
-AT_MOST = 1.5
+AT_MOST = 1.0
 STAGES = ("numbers", "tens", "hundreds", "out")
 
 

@@ -32,11 +32,17 @@ def measure(
     numerator: Callable[[int], None],
     denominator: Callable[[int], None],
     rounds: int,
+    warm_up: Callable[[int], None] = lambda number: None,
 ) -> Measure:
-    """Time both in turn, `rounds` times after a warm-up; each is called with the number of its round."""
+    """Time both in turn, `rounds` times after a warm-up; each is called with the number of its round.
+
+    Args:
+        warm_up: called before the denominator each time, and not timed.
+    """
     ours: list[float] = []
     theirs: list[float] = []
     for number in range(rounds + 1):
+        warm_up(number)
         for times, run in ((theirs, denominator), (ours, numerator)):
             start = time.perf_counter()
             run(number)

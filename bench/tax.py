@@ -19,14 +19,24 @@ from acker.topology.topology import Topology
 from bench.pairs import Measure, measure
 
 SENTENCES = 1_000_000
-WORDS_PER_SENTENCE = 10
+WORDS = 10  # of a sentence
+WORDS_IN_ALL = 5_000_000  # where sentences are shorter or longer
 VOCABULARY = 5_000
 AT_MOST = 2.0
+AT_MOST_OF_ONE = 3.5  # where a sentence is one word, each word has its own root and all that belongs to it
 
 
-def measure_tax(spark: SparkSession, folder: Path, rounds: int, sentences: int = SENTENCES) -> Measure:
+def measure_width(spark: SparkSession, folder: Path, rounds: int, words: int) -> Measure:
+    """The tax with 5 M words in sentences of so many."""
+    return measure_tax(spark, folder, rounds, WORDS_IN_ALL // words, words)
+
+
+def measure_tax(
+    spark: SparkSession, folder: Path, rounds: int, sentences: int = SENTENCES, words: int = WORDS
+) -> Measure:
     """Time both pipelines in turn. Raises AssertionError where their results differ."""
-    source = make_sentences(spark, folder, sentences)
+    source = make_sentences(spark, folder, sentences, words)
+    name = "tax" if words == WORDS else f"tax of {words:,}"
 
     def plain(number: int) -> None:
         run_plain(spark, source, folder / f"plain{number}")
@@ -34,7 +44,8 @@ def measure_tax(spark: SparkSession, folder: Path, rounds: int, sentences: int =
     def tracked(number: int) -> None:
         run_tracked(spark, source, folder / f"tracked{number}")
 
-    result = measure("tax", AT_MOST, tracked, plain, rounds)
+    at_most = AT_MOST_OF_ONE if words == 1 else AT_MOST
+    result = measure(name, at_most, tracked, plain, rounds)
     for number in range(rounds + 1):
         want = _fingerprint(spark.read.format("delta").load(str(folder / f"plain{number}" / "upper")))
         store = Store(str(folder / f"tracked{number}"), "tax")
@@ -43,16 +54,13 @@ def measure_tax(spark: SparkSession, folder: Path, rounds: int, sentences: int =
     return result
 
 
-def make_sentences(spark: SparkSession, folder: Path, sentences: int) -> str:
+def make_sentences(spark: SparkSession, folder: Path, sentences: int, words: int = WORDS) -> str:
     """Make a Delta table of sentences, and return its path."""
     source = str(folder / "sentences")
-    words = [
-        F.concat(F.lit("w"), F.pmod(F.xxhash64("id", F.lit(i)), F.lit(VOCABULARY)).cast("string"))
-        for i in range(WORDS_PER_SENTENCE)
-    ]
+    word = f"concat('w', pmod(xxhash64(id, i), {VOCABULARY}))"
     (
         spark.range(0, sentences, 1, 4)
-        .select(F.concat_ws(" ", *words).alias("sentence"))
+        .selectExpr(f"array_join(transform(sequence(1, {words}), i -> {word}), ' ') AS sentence")
         .write.format("delta")
         .option("delta.enableRowTracking", "true")
         .save(source)

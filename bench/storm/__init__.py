@@ -31,7 +31,12 @@ def measure_storm(spark: SparkSession, folder: Path, rounds: int, sentences: int
         run_tracked(spark, source, folder / f"tracked{number}")
 
     with running_storm(folder) as ack:
-        return measure("storm", AT_MOST, tracked, lambda number: ack(sentences), rounds)
+
+        def storm(number: int) -> None:
+            ack(sentences)
+
+        # Storm is slow for a while after it had nothing to do.
+        return measure("storm", AT_MOST, tracked, storm, rounds, warm_up=storm)
 
 
 @contextlib.contextmanager
