@@ -15,6 +15,7 @@ from acker.core.checksums import checksum_of_events, checksum_of_ledger
 from acker.core.delta import commit_once, files_of, path_of
 from acker.core.events import Kind
 from acker.core.fold import FoldInput, folded, marked
+from acker.core.ids import BUCKETS
 from acker.core.integrity import broken_fold, check_batches
 from acker.core.ledger import APP, Fold, read_fold, settled_rows, unfolded
 from acker.core.live import PARTITION, ROWS_OF_A_FILE, LiveFile, LiveRows, divided, written
@@ -77,7 +78,7 @@ class FoldRequest:
 
     def passes(self, rows: int) -> int:
         """In how many passes it reads so many rows."""
-        return max(1, math.ceil(rows / self.rows_at_once))
+        return min(max(1, math.ceil(rows / self.rows_at_once)), BUCKETS)
 
 
 def run_fold(request: FoldRequest) -> tuple[Fold, bool]:

@@ -23,12 +23,12 @@ _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
 
 
-BUCKET_BITS = 12  # of a root's id that are its message's
+BUCKETS = 2**12  # so many of the lowest bits of a root's id are its message's
 
 
 def bucket(root_id: pl.Expr) -> pl.Expr:
     """The number of a root's bucket, from 0; all attempts of a message have the same."""
-    return root_id & ((1 << BUCKET_BITS) - 1)
+    return root_id & (BUCKETS - 1)
 
 
 def hash64(text: str) -> int:

@@ -38,7 +38,7 @@ _STREAM: dict[str, pl.DataType] = {
     "_attempt": pl.Int32(),
     "_replaces": pl.Int64(),
 }
-_FILE = ["path", "size_bytes"]
+_FILE = ["path", "size_bytes", "num_records"]
 _RANGE = ("min._batch", "max._batch")  # Delta's statistics of a file
 _EVERYWHERE = ("_root_id", "_batch", "_kind", "_error")
 
@@ -52,12 +52,14 @@ class Rows:
         files: paths of the files that can hold such rows.
         batches: those whose rows are meant; None where the files hold no others.
         size: bytes of the files.
+        most: rows of the files, others' included; None where nobody knows.
     """
 
     columns: pl.Schema
     files: list[str]
     batches: pl.Series | None = None
     size: int = 0
+    most: int | None = 0
 
     @classmethod
     def of(cls, snapshot: Snapshot, name: str, batches: Sequence[int]) -> "Rows":
@@ -76,6 +78,7 @@ class Rows:
             [f"{path_of(table)}/{path}" for path in files["path"]],
             None if are_whole else pl.Series("_batch", batches, pl.Int64),
             int(files["size_bytes"].sum()),
+            None if files["num_records"].has_nulls() else int(files["num_records"].sum()),
         )
 
     def tuples(self, name: str) -> pl.LazyFrame:
@@ -103,14 +106,16 @@ def all_tuples(name: str, table: DeltaTable) -> pl.LazyFrame:
 
 
 def _files_with(table: DeltaTable, batches: Sequence[int]) -> tuple[pl.DataFrame, bool]:
-    """`path` and `size_bytes` of a stream's files that can hold rows of some batches; whether no others' too.
+    """What the log says of a stream's files that can hold rows of some batches; whether they hold no others.
 
     A file that a write has made is of one batch. Of one that somebody has rewritten nobody knows.
     """
     actions = arrow_table(table.get_add_actions(flatten=True))
-    if not set(_RANGE) <= set(actions.column_names):
-        return pl.DataFrame(actions.select(_FILE)), False
-    files = pl.DataFrame(actions.select([*_FILE, *_RANGE]))
+    said = [name for name in (*_FILE, *_RANGE) if name in actions.column_names]
+    missing = {name: pl.lit(None, pl.Int64) for name in _FILE if name not in said}
+    files = pl.DataFrame(actions.select(said)).with_columns(**missing)
+    if not set(_RANGE) <= set(said):
+        return files, False
     low, high = (pl.col(name) for name in _RANGE)
     mine = pl.Series(batches, dtype=pl.Int64).implode()
     is_of_one = low == high

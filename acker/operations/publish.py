@@ -22,6 +22,9 @@ from acker.spark.streams import tuples
 from acker.targets.base import Changes, Publisher, published_fold
 from acker.topology.topology import Publication, Topology
 
+SMALL_BYTES = 16 * 2**20  # of files
+SMALL_ROWS = 100_000
+
 
 @dataclass(frozen=True)
 class Acked:
@@ -156,11 +159,15 @@ def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked)
         publisher=Publisher.of(journal, name),
         fold=acked.fold,
         added=added,
-        size=Rows.of(journal, name, [*batches, *acked.untracked]).size,
+        is_small=_is_small(Rows.of(journal, name, [*batches, *acked.untracked])),
         messages=settled.select(F.col("root_id").alias("_root_id"), *position),
         replaced_roots=old,
         replaced=replaced,
     )
+
+
+def _is_small(rows: Rows) -> bool:
+    return rows.size <= SMALL_BYTES and rows.most is not None and rows.most <= SMALL_ROWS
 
 
 def _roots(rows: DataFrame, root: Column) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from acker.core.ids import BUCKET_BITS, hash64
+from acker.core.ids import BUCKETS, hash64
 
 
 def root_id(topology: str, spout: str, batch: int, attempt: Column) -> Column:
@@ -22,7 +22,7 @@ def root_id(topology: str, spout: str, batch: int, attempt: Column) -> Column:
     message = [F.lit(hash64(f"{topology}/{spout}")), F.col("_source_partition"), F.col("_source_offset")]
     of_message = F.xxhash64(*message)
     of_emission = F.xxhash64(*message, attempt, bound_literal(batch, "_source_offset", "bigint"))
-    low = (1 << BUCKET_BITS) - 1
+    low = BUCKETS - 1
     return of_emission.bitwiseAND(F.lit(~low)).bitwiseOR(of_message.bitwiseAND(F.lit(low)))
 
 

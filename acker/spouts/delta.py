@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -64,8 +65,8 @@ class DeltaSpout:
         if last["upto"] == last["end"] and last["version"] == table.version():
             return None
         after, path = last["upto"], absolute(self.path)
-        check_reserved(path, (field.name for field in table.schema().fields))
         if self.key is not None and _is_plain(table):
+            check_reserved(path, (field.name for field in table.schema().fields))
             self._check_key(schema_of(table))
             unread = _unread(table, column_name(self.key), after, limit)
         else:
@@ -126,10 +127,13 @@ class DeltaSpout:
         """What there is by the row ids that the log says were given; None where rows have to be counted."""
         if not _tracks_rows(table):
             return None
+        path = absolute(self.path)
         try:
-            given = highest_row_id(absolute(self.path), last["version"], table.version())
-        except FileNotFoundError:
+            given = highest_row_id(path, last["version"], table.version())
+            columns = [field.name for field in table.schema().fields]
+        except (FileNotFoundError, DeltaError):  # the second: of a type that `deltalake` does not know
             return None
+        check_reserved(path, columns)
         after, end = (-1 if position is None else position for position in (last["upto"], last["end"]))
         if given is None and last["version"] < 0:
             return None

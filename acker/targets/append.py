@@ -16,7 +16,7 @@ from acker.spark.delta import append, schema_of
 from acker.targets.audit import audit_rows
 from acker.targets.base import Changes, Evidence, Findings
 from acker.targets.delta import DeltaTarget
-from acker.targets.plain import SMALL, takes_as_they_are
+from acker.targets.plain import takes_as_they_are
 
 _CHECK = "delta.constraints."
 
@@ -64,7 +64,7 @@ class DeltaAppend(DeltaTarget):
             self._replace(spark, changes, changes.replaced_roots)
             return
         app, note = changes.publisher.app, {"userMetadata": changes.note}
-        if table is not None and changes.size <= SMALL and takes_as_they_are(table, changes.added.schema):
+        if table is not None and changes.is_small and takes_as_they_are(table, changes.added.schema):
             append_rows(table, changes.added.toArrow(), app, changes.fold, note)
         else:
             append(changes.added, self.path, app, changes.fold, {"mergeSchema": "true"} | note)

@@ -57,7 +57,7 @@ class Changes:
 
     Args:
         added: the tuples that were acked: `_root_id`, null where they are untracked, and the user's columns.
-        size: bytes of the files in which they lie, beside what was not acked.
+        is_small: whether they are few, and may pass through this process.
         messages: of each root that was acked: `_root_id`, spout, source_partition, source_offset, attempt.
         replaced_roots: `_root_id` of earlier attempts whose tuples leave; None where there are none.
         replaced: the tuples of those, for a target that `takes_back`; else None.
@@ -66,7 +66,7 @@ class Changes:
     publisher: Publisher
     fold: int
     added: DataFrame
-    size: int
+    is_small: bool
     messages: DataFrame
     replaced_roots: DataFrame | None
     replaced: DataFrame | None

@@ -9,8 +9,6 @@ from pyspark.sql.types import StructType
 
 from acker.spark.delta import schema_of
 
-SMALL = 16 * 2**20  # bytes of the files that the rows are read from; they pass through this process
-
 _WRITER = 2  # the highest of Delta's writer versions that needs nothing but what is looked at here
 _PROPERTIES = frozenset(  # do not say how rows are written
     {

@@ -10,7 +10,7 @@ from functools import reduce
 from operator import xor
 
 from acker.core.events import Event, Kind, LedgerRow
-from acker.core.ids import BUCKET_BITS
+from acker.core.ids import BUCKETS
 from acker.core.oracle import Ledger, fold
 from acker.core.retry import ExponentialBackoff
 from acker.core.timeouts import Timeouts
@@ -80,7 +80,7 @@ def written(before: Ledger, after: Ledger) -> tuple[LedgerRow, ...]:
 
 def root(offset: int, attempt: int = 1) -> int:
     """The root id of one attempt in a named scenario."""
-    return attempt * 2**BUCKET_BITS + offset
+    return attempt * BUCKETS + offset
 
 
 def init(offset: int, *emitted: int, attempt: int = 1, batch: int = 1, replaces: int | None = None) -> Event:

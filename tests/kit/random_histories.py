@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from acker.core.events import Event, Kind, State
-from acker.core.ids import BUCKET_BITS, hash64
+from acker.core.ids import BUCKETS, hash64
 from acker.core.oracle import Ledger
 from acker.core.retry import ExponentialBackoff
 from acker.core.timeouts import Timeouts
@@ -106,7 +106,7 @@ def tree(rng: Random, emission: Event) -> list[Event]:
 def emission(rng: Random, spout: str, offset: int, attempt: int, batch: int, now: datetime) -> Event:
     """An init without tuples, of a new root."""
     return Event(
-        root_id=_id(rng) >> BUCKET_BITS << BUCKET_BITS | hash64(f"{spout}/{offset}") % 2**BUCKET_BITS,
+        root_id=_id(rng) // BUCKETS * BUCKETS + hash64(f"{spout}/{offset}") % BUCKETS,
         kind=Kind.INIT,
         spout=spout,
         source_partition=PARTITION,
