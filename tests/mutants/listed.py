@@ -342,7 +342,7 @@ MUTANTS = (
         "acker/core/fold.py",
         "    for number in range(passes):\n",
         "    for number in range(1):\n",
-        (f"{JOB}test_a_fold_in_several_passes_is_the_same",),
+        (f"{JOB}test_a_fold_in_several_passes_is_the_same[3]",),
     ),
     Mutant(
         "attempts of a message lie in several buckets",
@@ -577,9 +577,11 @@ MUTANTS = (
     Mutant(
         "a table with rules of its own is appended to without Spark",
         "acker/targets/plain.py",
-        "protocol.min_writer_version <= _WRITER",
-        "True",
-        (f"{PUBLISH}test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more",),
+        "and key not in _PROPERTIES",
+        "and False",
+        (
+            f"{PUBLISH}test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more[optimized]",
+        ),
     ),
     Mutant(
         "a replay adds to an aggregate without taking back",

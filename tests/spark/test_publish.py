@@ -181,26 +181,29 @@ def test_a_column_of_another_type_than_the_tables_stops_the_bolt_before_anything
     assert run.snapshot().logged("kept") == 0
 
 
-TARGETS = {  # how a table that was there before is made -> whether Spark has to append to it
-    "(amount bigint COMMENT 'euros', _root_id bigint, id bigint, city string) USING delta": False,
-    "(_root_id bigint, id bigint, city string, amount bigint) USING delta PARTITIONED BY (city)": True,
-    "(_root_id bigint, id bigint NOT NULL, city string, amount bigint) USING delta": True,
-    "(_root_id bigint, id bigint, city string, amount bigint, more int) USING delta": True,
-    "(_root_id bigint, id bigint, City string, amount bigint) USING delta": True,
-    "(_root_id bigint, id bigint, city string, amount bigint GENERATED ALWAYS AS (id * 1)) USING delta": True,
-    "(_root_id bigint, id bigint, city varchar(9), amount bigint) USING delta": True,
-    "(_root_id bigint, id bigint, city string, amount bigint) USING delta "
-    "TBLPROPERTIES (delta.enableChangeDataFeed = true)": True,
-    "(_root_id bigint, id bigint, city string, amount bigint) USING delta "
-    "TBLPROPERTIES (delta.autoOptimize.optimizeWrite = true)": True,
+COLUMNS = "(_root_id bigint, id bigint, city string, amount bigint)"
+TARGETS = {  # how a table that was there before is made, and whether Spark has to append to it
+    "plain": ("(amount bigint COMMENT 'euros', _root_id bigint, id bigint, city string)", False),
+    "partitioned": (f"{COLUMNS} USING delta PARTITIONED BY (city)", True),
+    "not null": ("(_root_id bigint, id bigint NOT NULL, city string, amount bigint)", True),
+    "one more column": ("(_root_id bigint, id bigint, city string, amount bigint, more int)", True),
+    "another case": ("(_root_id bigint, id bigint, City string, amount bigint)", True),
+    "generated": (
+        "(_root_id bigint, id bigint, city string, amount bigint GENERATED ALWAYS AS (id * 1))",
+        True,
+    ),
+    "varchar": ("(_root_id bigint, id bigint, city varchar(9), amount bigint)", True),
+    "change data feed": (f"{COLUMNS} USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)", True),
+    "optimized": (f"{COLUMNS} USING delta TBLPROPERTIES (delta.autoOptimize.optimizeWrite = true)", True),
 }
 
 
-@pytest.mark.parametrize(("columns", "by_spark"), TARGETS.items())
+@pytest.mark.parametrize(("columns", "by_spark"), TARGETS.values(), ids=TARGETS)
 def test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more(
     columns, by_spark, place, spark
 ):
-    spark.sql(f"CREATE TABLE delta.`{place.path('amounts')}` {columns}")
+    using = "" if "USING" in columns else "USING delta"
+    spark.sql(f"CREATE TABLE delta.`{place.path('amounts')}` {columns} {using}")
     place.add("lines", id=[1, 2], city=["Ulm", None], amount=[1, 2])
     topology = Topology("small")
     lines = topology.spout("lines", DeltaSpout(place.path("lines"), key="id"))
