@@ -20,10 +20,11 @@ from pyspark.sql.connect.proto import GetStatusResponse
 
 from acker.batches.run import Run
 from acker.core.delta import Store
+from acker.core.errors import ServerError
 from acker.runtime import server
 from acker.runtime.channels import channel
-from acker.runtime.ports import free_port
-from acker.runtime.settings import Settings
+from acker.runtime.ports import check_free, free_port
+from acker.runtime.settings import LOOPBACK, Settings
 from tests.faults.crash_scenarios import SCENARIOS, Scenario, Task
 from tests.faults.effects import Effect, watch
 from tests.faults.worker import begin, end_of, processes, session
@@ -293,7 +294,15 @@ class OwnServer:
 
     def kill(self) -> None:
         os.killpg(self.running.pid, signal.SIGKILL)
-        wait_for(lambda: server.find(self.settings) is None, every_seconds=0.05)
+        # The system takes its memory away first, and then its port.
+        wait_for(lambda: server.find(self.settings) is None and self._has_let_go(), every_seconds=0.05)
+
+    def _has_let_go(self) -> bool:
+        try:
+            check_free(LOOPBACK, self.port)
+        except ServerError:
+            return False
+        return True
 
     def stop(self) -> None:
         server.stop(self.settings)
