@@ -21,6 +21,7 @@ from acker.core.checksums import events_with_checksum
 from acker.core.delta import Store, append_rows
 from acker.core.events import State
 from acker.core.fold_job import FoldRequest, run_fold
+from acker.core.ledger import fold_counts, newest_fold
 from acker.core.parquet import columns_of
 from acker.core.schemas import EVENTS, LEDGER, SCHEMAS, stream
 from acker.core.snapshot import Snapshot
@@ -94,7 +95,11 @@ def measure_acked(spark: SparkSession, folder: Path, rounds: int, live: int = LI
         roots = _roots(batch, LIVE_BATCH)
         events = {"root_id": roots, "kind": "ack", "ack_val": 1, "emitted": 0, "consumed": 1}
         _log(store, BOLT, batch, events)
-    return _figure("acked", "MB", ACKED_MB, [_cost(_fold, store, batches, batches)])
+    cost = _cost(_fold, store, batches, batches)
+    fold = newest_fold(store)
+    assert fold is not None
+    assert fold_counts(fold) == {State.ACKED: live, "late": 0}
+    return _figure("acked", "MB", ACKED_MB, [cost])
 
 
 def measure_audit(
