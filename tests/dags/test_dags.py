@@ -213,6 +213,7 @@ def test_a_topology_is_run_by_its_own_schedule_and_in_one_task_where_it_says_so(
     ]
 
 
+@pytest.mark.extended
 def test_what_is_filled_into_the_form_is_no_markdown_for_who_approves_it(tmp_path):
     body = run_with_dags(RENDER, tmp_path, "branches:topology")
     assert body.startswith(
@@ -220,6 +221,7 @@ def test_what_is_filled_into_the_form_is_no_markdown_for_who_approves_it(tmp_pat
     )
 
 
+@pytest.mark.extended
 def test_a_policy_of_airflows_puts_a_callback_on_the_checks(tmp_path):
     (tmp_path / "airflow_local_settings.py").write_text(POLICY)
     found = read_dags(tmp_path, "branches:topology")
@@ -234,6 +236,7 @@ def test_a_topology_that_does_not_import_is_an_import_error_and_leaves_the_other
     assert "there is no module missing" in text
 
 
+@pytest.mark.extended
 def test_two_topologies_of_one_name_are_an_import_error(tmp_path):
     found = read_dags(tmp_path, "branches:topology,branches:topology")
     assert len(found["graph"]) == 4
@@ -255,6 +258,7 @@ print("RESULT" + json.dumps([*found, first("branches"), Watch("branches", "acker
 """
 
 
+@pytest.mark.extended
 def test_a_watch_that_cannot_look_starts_the_tasks_which_then_tell(tmp_path):
     unknown, nobody, changed, serialized = run_with_dags(WATCHED, tmp_path, "branches:topology")
     assert [re.sub(": .*", "", each) for each in unknown] == [

@@ -91,6 +91,7 @@ def test_bytes_that_could_be_any_schema_are_failed_and_what_most_records_name_is
     assert found[200:] == [(None, None, 1, "tea")] * 2
 
 
+@pytest.mark.extended
 def test_a_registry_may_want_a_login_and_is_named_where_it_refuses(broker, topic, spark, monkeypatch):
     one = topic()
     one.add(b"\x00\x00\x00\x00\x01" + TEA)

@@ -43,6 +43,7 @@ def test_tuples_of_acked_messages_are_records_with_message_and_attempt(place, br
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_topic_key_and_value_are_expressions_and_a_null_topic_sends_nothing(place, broker, topic):
     small, large = topic(), topic()
     where = f"CASE WHEN n < 10 THEN '{small.name}' WHEN n < 100 THEN '{large.name}' END"
@@ -103,6 +104,7 @@ def test_a_fold_of_many_parts_goes_on_where_it_was_cut_short(place, broker, topi
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_what_a_replay_of_an_acked_message_publishes_comes_beside_the_former(place, broker, topic):
     one = topic()
     words = Words(place.folder, KafkaTarget(broker.servers, one.name, key="word", value="word"))
@@ -121,6 +123,7 @@ def test_what_a_replay_of_an_acked_message_publishes_comes_beside_the_former(pla
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_a_compacted_topic_holds_what_the_table_of_a_running_aggregate_holds(place, broker, topic):
     one = topic(cleanup_policy="compact")
     counts = KafkaTarget(broker.servers, one.name, key="word")
@@ -213,6 +216,7 @@ def test_a_client_that_a_later_fold_overtook_sends_nothing(place, broker, topic,
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_two_streams_are_published_to_one_topic(place, broker, topic):
     one = topic()
     target = KafkaTarget(broker.servers, one.name, value="word")

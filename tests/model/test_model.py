@@ -1,5 +1,8 @@
 """A part of what `python -m tests.model` explores."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from tests.model import report
@@ -12,16 +15,18 @@ from tests.model.world import Scenario
 _STATES = 10_000
 
 
-def _named(world: Scenario) -> str:
-    return world.name
+def _by_turns(worlds: tuple[Scenario, ...]) -> Iterator[Any]:
+    """All of them; every second one is extended."""
+    for number, world in enumerate(worlds):
+        yield pytest.param(world, id=world.name, marks=[pytest.mark.extended] if number % 2 else [])
 
 
-@pytest.mark.parametrize("world", (*SMALL, *DOUBLED), ids=_named)
+@pytest.mark.parametrize("world", [*_by_turns((*SMALL, *DOUBLED))])
 def test_nothing_breaks_while_all_rules_hold(world: Scenario) -> None:
     assert explore(world, _STATES).fault is None
 
 
-@pytest.mark.parametrize("world", LARGE, ids=_named)
+@pytest.mark.parametrize("world", [*_by_turns(LARGE)])
 def test_no_random_path_ends_where_anything_is_wrong(world: Scenario) -> None:
     found = [random_path(world, seed, report.PATH_STEPS) for seed in range(30)]
 

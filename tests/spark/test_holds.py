@@ -99,6 +99,7 @@ def test_a_scheduled_task_waits_for_the_next_try_and_one_by_hand_does_not(place,
         tasks.run_bolt(run, "doubled", waits=True)
 
 
+@pytest.mark.extended
 def test_a_hold_ends_with_its_batch(switched):
     run, switch = switched
     with pytest.raises(BoltError):
@@ -154,6 +155,7 @@ def test_a_batch_is_given_up_after_as_many_tries_as_the_setting_says(place, swit
     assert {state for _, _, state in states(run)} == {"failed", "dead_letter"}
 
 
+@pytest.mark.extended
 def test_what_was_given_up_is_replayed_and_published(place, switched):
     run, switch = switched
     with pytest.raises(BoltError):

@@ -257,6 +257,7 @@ def test_files_go_of_which_the_log_has_forgotten_that_they_were_removed(place, r
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_live_rows_that_idle_folds_took_over_are_read_by_spark_and_survive_maintenance(place, run, states):
     run_spout(run, run.topology.components["numbers"])
     for _ in range(3):

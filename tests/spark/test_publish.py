@@ -198,7 +198,16 @@ TARGETS = {  # how a table that was there before is made, and whether Spark has 
 }
 
 
-@pytest.mark.parametrize(("columns", "by_spark"), TARGETS.values(), ids=TARGETS)
+ALWAYS = ("plain", "partitioned", "not null")
+
+
+def of_targets():
+    """All of them; most are extended."""
+    for name, each in TARGETS.items():
+        yield pytest.param(*each, id=name, marks=[] if name in ALWAYS else [pytest.mark.extended])
+
+
+@pytest.mark.parametrize(("columns", "by_spark"), [*of_targets()])
 def test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more(
     columns, by_spark, place, spark
 ):
@@ -220,6 +229,7 @@ def test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more
     assert (publish(run), audit_report(topology, run.store).verdict) == (0, "pass")
 
 
+@pytest.mark.extended
 def test_values_of_all_types_are_published_alike_with_and_without_spark(place, spark):
     place.add("lines", id=[1])
     topology = Topology("typed")

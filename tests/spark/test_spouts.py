@@ -500,6 +500,7 @@ def test_rows_below_a_header_of_other_names_are_failed(place, spark):
     assert reports(spout.read_range(spark, planned)) == [("a.csv", line, "fail", why) for line in (2, 3)]
 
 
+@pytest.mark.extended
 def test_a_row_of_csv_that_is_failed_is_a_dead_letter_and_a_replay_reads_it_again(place, spark):
     root = place.folder / "shop"
     root.mkdir()

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from pyspark.sql import functions as F
 
 from acker.components.anchors import fail_when
@@ -76,6 +77,7 @@ class Pair(RichBolt):
         self.first = None
 
 
+@pytest.mark.extended
 def test_what_is_held_back_is_not_trimmed_although_nobody_tracks_it(place):
     topology = Topology("loose", reliable=False)
     numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
