@@ -88,6 +88,7 @@ def run_with_dags(program: str, folder: Path, topologies: str, *arguments: str) 
     environ = os.environ | {
         "AIRFLOW_HOME": str(folder / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600",
         "PIPELINE_HOME": str(folder / "home"),
         "PIPELINE_TOPOLOGIES": topologies,
         "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",

@@ -56,6 +56,7 @@ def read_dags(dags: Path, **environ: str) -> Any:
     ours = {
         "AIRFLOW_HOME": str(elsewhere / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600",
         "PIPELINE_HOME": str(elsewhere / "home"),
         "PIPELINE_TOPOLOGIES": "",
     }
