@@ -5,6 +5,7 @@ started again has them. Its jars, which `broker.xml` lists, are fetched once.
 """
 
 import contextlib
+import fcntl
 import logging
 import os
 import subprocess
@@ -83,14 +84,15 @@ class Broker:
         """
         check_java()
         check_free(LOOPBACK, self.port, "Free it: the Kafka broker listens there.")
-        with writing(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._write_settings()
-            if self._log.exists():
-                self._log.replace(self._log.with_suffix(".log.old"))  # the one before may have died of it
-        if not (self.folder / "data" / "meta.properties").exists():  # which is written last
-            self._format()
-        self.process = guard.start(self._command("kafka.Kafka"), self._log, folder=self.folder)
+        with self._locked() as lock:
+            with writing(self.folder):
+                self._write_settings()
+                if self._log.exists():
+                    self._log.replace(self._log.with_suffix(".log.old"))  # the one before may have died of it
+            if not (self.folder / "data" / "meta.properties").exists():  # which is written last
+                self._format()
+            command = self._command("kafka.Kafka")
+            self.process = guard.start(command, self._log, folder=self.folder, held=[lock])
         try:
             self._await()
         except BaseException:
@@ -106,6 +108,26 @@ class Broker:
     @property
     def _log(self) -> Path:
         return self.folder / "broker.log"
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The descriptor of the folder's lock. It is held until all who were handed it have ended.
+
+        Kafka has a lock of its own, and reads its data before it takes it: what another broker is writing
+        just then is damaged data to it.
+        """
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / "lock").open("w")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ServerError(
+                    f"The Kafka broker did not start: another one is using {self.folder}. Use that one, or "
+                    "stop it first."
+                ) from error
+            yield lock.fileno()
 
     def _write_settings(self) -> None:
         listeners = f"PLAINTEXT://{self.servers}"

@@ -21,7 +21,11 @@ _PATIENCE_SECONDS = 20  # for a guard, which kills what does not stop
 
 
 def start(
-    command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None, folder: Path | None = None
+    command: Sequence[str],
+    log: Path,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    held: Collection[int] = (),
 ) -> "subprocess.Popen[bytes]":
     """Start a command under a guard, so that it ends with this process.
 
@@ -29,6 +33,7 @@ def start(
         log: what the command prints is appended to it.
         environ: the command's environment; None: this process's own.
         folder: the command's current folder; None: this process's own.
+        held: file descriptors that the guard keeps open until all that it guards has ended, such as of locks.
 
     Returns:
         The guard's process, which `stop` ends with all that the command has started.
@@ -38,6 +43,7 @@ def start(
             [sys.executable, "-IS", __file__, str(os.getpid()), *command],
             env=environ,
             cwd=folder,
+            pass_fds=held,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
