@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
 from acker.batches.run import Run
+from acker.runtime import server
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings
 from acker.testing.session import SHORT_LIVED
 from tests.kit.places import ODD, Place, make_empty_store, states
-from tests.kit.servers import remote_of
+from tests.kit.servers import remote_of, settings_of
+from tests.kit.waiting import wait_for
 
 left_out = pytest.StashKey[int]()
 
@@ -25,10 +28,16 @@ left_out = pytest.StashKey[int]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--extended", action="store_true", help="also the tests marked extended")
     parser.addoption("--all-faults", action="store_true", help="also the cases marked thorough")
-    parser.addoption("--home", help="folder of a Spark server that runs already, to be used and left alone")
+    parser.addoption("--home", help="folder of a Spark server of somebody else's, to be waited for and used")
     parser.addoption(
         "--record-points", action="store_true", help="write down the crash points that are found"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.register_profile("all", deadline=None)  # a slow machine breaks no property
+    hypothesis.settings.register_profile("some", deadline=None, max_examples=20)
+    hypothesis.settings.load_profile("all" if config.getoption("--extended") else "some")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -47,14 +56,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def settings(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Settings of the shared server. The developer's own environment takes no part in them."""
-    home = pytestconfig.getoption("--home") or tmp_path_factory.mktemp("home")
-    return Settings.from_env({"PIPELINE_HOME": str(home), "PIPELINE_DRIVER_MEMORY": "4g"})
+    return settings_of(pytestconfig.getoption("--home") or str(tmp_path_factory.mktemp("home")))
 
 
 @pytest.fixture(scope="session")
 def spark(settings: Settings, pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A session on the shared server."""
+    if pytestconfig.getoption("--home"):
+        wait_for(lambda: server.find(settings))
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             if not pytestconfig.getoption("--all-faults"):  # which take hours

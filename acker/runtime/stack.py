@@ -57,7 +57,7 @@ class Stack:
     spark_port: int
     password: str
     environ: dict[str, str]
-    commands: dict[str, list[str]]  # of `airflow`, by the part that each starts
+    commands: dict[str, list[str]]  # of `python -m`, by the part that each starts
     parts: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     _token: tuple[float, str] = (0.0, "")
 
@@ -76,7 +76,7 @@ class Stack:
             if name not in self.parts or self.parts[name].poll() is not None:
                 if name in self.parts:
                     ended.append(name)
-                self.parts[name] = guard.start(_airflow(*command), _log(self.settings, name), self.environ)
+                self.parts[name] = guard.start(_python(*command), _log(self.settings, name), self.environ)
         return ended
 
     def api(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -174,14 +174,15 @@ def _secrets(folder: Path) -> dict[str, str]:
 
 def _commands(tasks_port: int) -> dict[str, list[str]]:
     return {
-        "api-server": ["api-server", "--apps", "core"],
+        "api-server": ["airflow", "api-server", "--apps", "core"],
         # Not in the process above: that one notes what a user does in the thread in which all its requests
         # begin and end. While it waits there for SQLite, which has one writer at a time, no task's request
         # could end and give its lock back.
-        "execution-api": ["api-server", "--apps", "execution", "--port", str(tasks_port)],
-        "scheduler": ["scheduler", "--skip-serve-logs"],  # its log server would listen everywhere
-        "dag-processor": ["dag-processor"],
-        "triggerer": ["triggerer", "--skip-serve-logs"],
+        "execution-api": ["airflow", "api-server", "--apps", "execution", "--port", str(tasks_port)],
+        # Its log server would listen everywhere.
+        "scheduler": ["acker.airflow", "scheduler", "--skip-serve-logs"],
+        "dag-processor": ["airflow", "dag-processor"],
+        "triggerer": ["airflow", "triggerer", "--skip-serve-logs"],
     }
 
 
@@ -226,8 +227,8 @@ def _environment(
     }
 
 
-def _airflow(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "airflow", *arguments]
+def _python(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", *arguments]
 
 
 def _log(settings: Settings, name: str) -> Path:
@@ -236,9 +237,8 @@ def _log(settings: Settings, name: str) -> Path:
 
 def _migrate(settings: Settings, environ: dict[str, str]) -> None:
     with _log(settings, "migrate").open("wb") as output:
-        done = subprocess.run(
-            _airflow("db", "migrate"), env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
+        command = _python("airflow", "db", "migrate")
+        done = subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     if done.returncode != 0:
         raise StackError(f"Airflow's database could not be set up; see {_log(settings, 'migrate')}.")
 

@@ -147,6 +147,7 @@ def test_paths_may_hold_spaces_and_commas(own_home, tmp_path):
     assert told == "3\n"
 
 
+@pytest.mark.extended
 def test_a_plain_python_udf_over_a_delta_scan_answers(environment, store_uri):
     command = [sys.executable, "-c", UDF_OVER_DELTA, f"{store_uri}/numbers"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
@@ -207,6 +208,7 @@ def test_a_port_that_is_taken_while_the_server_starts_is_no_server(own_home, tak
     assert not server.stop(settings)
 
 
+@pytest.mark.extended
 def test_a_command_says_that_it_leaves_a_server_running_and_only_the_first_one_does(own_home, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "idle.py").write_text(IDLE)

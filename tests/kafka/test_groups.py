@@ -14,6 +14,7 @@ from tests.kit.stops import Stop, stopping_at
 from tests.kit.waiting import wait_for
 
 
+@pytest.mark.extended
 def test_each_fold_commits_up_to_the_first_message_that_is_not_settled(place, broker, topic):
     one = topic(partitions=2)
     one.add(*(f'{{"id": {n}}}' for n in (1, 3, 2, 5)))

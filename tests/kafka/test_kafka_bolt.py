@@ -42,6 +42,7 @@ def test_a_tuple_is_acked_when_the_brokers_have_it(place, broker, topic):
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_topic_key_and_value_are_methods_where_a_class_gives_them(place, broker, topic):
     name = topic().name
     place.add("numbers", n=[1, 2])
@@ -80,6 +81,7 @@ def test_where_no_broker_answers_the_batch_is_held_and_no_message_fails(place, b
     assert states(run) == [("acked", None)]
 
 
+@pytest.mark.extended
 def test_fire_and_forget_acks_without_waiting(place, broker):
     place.add("numbers", n=[1])
     run = sending(

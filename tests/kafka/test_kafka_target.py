@@ -178,6 +178,7 @@ def test_a_topic_that_is_added_to_a_table_gets_what_changes_and_a_tombstone_of_a
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_two_clients_that_publish_the_same_fold_at_once_send_it_once(place, broker, topic):
     one = topic()
     words = Words(place.folder, KafkaTarget(broker.servers, one.name, value="word"))

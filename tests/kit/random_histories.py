@@ -8,7 +8,6 @@ from itertools import accumulate
 from operator import xor
 from random import Random
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from acker.core.events import Event, Kind, State
@@ -17,9 +16,6 @@ from acker.core.oracle import Ledger
 from acker.core.retry import ExponentialBackoff
 from acker.core.timeouts import Timeouts
 from tests.kit.histories import PARTITION, SOURCE, START, Scenario, Step, fold_step
-
-settings.register_profile("any machine", deadline=None)  # a slow machine breaks no property
-settings.load_profile("any machine")
 
 
 def histories() -> st.SearchStrategy[Scenario]:

@@ -66,6 +66,7 @@ def test_all_attempts_of_a_message_lie_in_one_bucket(spark):
     assert len(set(buckets)) > 10
 
 
+@pytest.mark.extended
 def test_a_tuple_that_is_gone_from_its_stream_is_not_consumed(place):
     topology = Topology("gone")
     source = DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id")

@@ -285,6 +285,7 @@ def found(inputs, column):
     return bad_roots("tried", inputs, made, error_of(made(inputs)))
 
 
+@pytest.mark.extended
 def test_any_number_of_bad_rows_is_found_and_a_null_alone_is_none(spark):
     bad = set(range(5, 200, 4))
     why = found(texts(spark, bad, empty=range(0, 200, 10)), F.col("text").cast("int"))
@@ -292,6 +293,7 @@ def test_any_number_of_bad_rows_is_found_and_a_null_alone_is_none(spark):
     assert all(reason.startswith("[CAST_INVALID_INPUT] The value 'bad'") for reason in why.values())
 
 
+@pytest.mark.extended
 def test_rows_that_raise_in_any_mode_are_found_as_well(spark):
     bad = {0, 63, 64, 199}
     column = F.when(F.col("text") == "bad", F.raise_error(F.lit("no number"))).otherwise(F.col("text"))
@@ -300,6 +302,7 @@ def test_rows_that_raise_in_any_mode_are_found_as_well(spark):
     assert all("no number" in reason for reason in why.values())
 
 
+@pytest.mark.extended
 def test_bad_rows_that_are_dropped_where_nothing_raises_are_found(spark):
     inputs = texts(spark, {7, 70})
 
@@ -310,6 +313,7 @@ def test_bad_rows_that_are_dropped_where_nothing_raises_are_found(spark):
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
 
 
+@pytest.mark.extended
 def test_bad_rows_are_found_among_values_that_this_process_cannot_hand_back(spark, tmp_path):
     twice = pa.array([[("a", 1), ("a", 2)]] * 9, pa.map_(pa.string(), pa.int64()))
     texts = ["bad" if number == 4 else "1" for number in range(9)]

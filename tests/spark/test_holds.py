@@ -60,6 +60,7 @@ def test_a_bad_deploy_uses_up_no_attempt_however_often_it_is_tried(place, switch
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_the_bolts_after_a_held_batch_and_other_branches_go_on(place, switched):
     run, switch = switched
     switch.column = "id"
@@ -169,6 +170,7 @@ def test_what_was_given_up_is_replayed_and_published(place, switched):
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_without_an_unfinished_batch_there_is_nothing_to_give_up(switched):
     run, switch = switched
     switch.column = "id"

@@ -124,6 +124,7 @@ def test_branches_of_a_message_are_joined_however_many_batches_wait_of_each(plac
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_an_anchor_of_nobody_is_refused(place):
     topology = Topology("nobody")
     left = topology.spout("left", DeltaSpout(place.add("left", id=[1]), key="id"))

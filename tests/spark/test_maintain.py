@@ -119,6 +119,7 @@ class Keeper(RichBolt):
         pass
 
 
+@pytest.mark.extended
 def test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile(place):
     topology = Topology("held", message_timeout=None)
     numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
@@ -137,6 +138,7 @@ def test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhil
     assert (newest_trim(run.store), batches(run, "numbers")) == (Trim(), [1])
 
 
+@pytest.mark.extended
 def test_what_a_publisher_has_yet_to_publish_stays(place, run):
     for component in run.topology.spouts:
         run_spout(run, component)

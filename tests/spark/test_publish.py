@@ -198,7 +198,7 @@ TARGETS = {  # how a table that was there before is made, and whether Spark has 
 }
 
 
-ALWAYS = ("plain", "partitioned", "not null")
+ALWAYS = ("plain", "partitioned")
 
 
 def of_targets():

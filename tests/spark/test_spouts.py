@@ -98,6 +98,7 @@ def test_a_replay_by_row_id_finds_what_was_not_deleted(tracked, spark):
     assert messages(found, "letter") == [("0", 3, "d")]
 
 
+@pytest.mark.extended
 def test_a_tracked_table_is_planned_by_its_log_and_counted_where_that_does_not_tell(place, spark):
     path = place.path("letters")
 

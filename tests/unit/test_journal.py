@@ -19,7 +19,7 @@ from acker.journal.inputs import Replay, SourceRange, Span, Spans
 from acker.journal.journal import Journal
 from acker.journal.replays import messages_of
 
-ROUNDS = 40
+ROUNDS = 20
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 COMMITS = 110  # a checkpoint is made every 100
 TWO_DAYS_SECONDS = 2 * 86_400

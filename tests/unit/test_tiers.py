@@ -38,6 +38,7 @@ def test_the_page_has_all_guarantees() -> None:
     assert numbers == {str(number) for number in range(1, 13)}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("title", GUARANTEES)
 def test_a_guarantee_has_a_test_that_make_test_runs(title: str, usual: set[str]) -> None:
     assert GUARANTEES[title] & usual
