@@ -66,9 +66,8 @@ def spark(settings: Settings, pytestconfig: pytest.Config) -> Iterator[SparkSess
         wait_for(lambda: server.find(settings))
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
-            if not pytestconfig.getoption("--all-faults"):  # which take hours
-                for name, value in SHORT_LIVED.items():
-                    patch.setenv(name, value)
+            for name, value in SHORT_LIVED.items():
+                patch.setenv(name, value)
             session = stack.enter_context(owned_session(settings))
         yield session
 

@@ -19,7 +19,8 @@ from acker.core.delta import Store
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings
 
-# For a Spark server of minutes: Java's second compiler would take more time than what it compiles saves.
+# For a Spark server of tests: Java's second compiler takes more time than what it compiles saves, for ten
+# minutes of short jobs at least.
 # Without it Java has 48 MB for what is compiled, and Java 17 takes a quarter of its time to make room there.
 SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m"}
 
