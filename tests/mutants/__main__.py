@@ -18,8 +18,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from acker.runtime.sessions import owned_session
-from acker.runtime.settings import Settings
+from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
+from tests.kit.servers import settings_of
 from tests.mutants.listed import MUTANTS, Mutant, markdown
 
 LONGEST_SECONDS = 300  # of one run of pytest on a mutant, which may never end
@@ -27,7 +28,7 @@ ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",  # that of a mutant could outlive it
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # a second for each run
 }
-NEEDS_SPARK = "tests/spark/"
+NEED_SPARK = ("tests/kafka/", "tests/spark/")
 # What Python raises of code that makes no sense: such a mutant has shown nothing.
 SENSELESS = re.compile(r'(failed on setup with ")?(SyntaxError|NameError|ImportError|ModuleNotFoundError)')
 
@@ -113,9 +114,9 @@ def main() -> int:
     started = time.monotonic()
     with ExitStack() as stack:
         tree = Tree(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-"))))
-        if any(test.startswith(NEEDS_SPARK) for test in tests):
-            home = {"PIPELINE_HOME": str(tree.home), "PIPELINE_DRIVER_MEMORY": "2g"}
-            stack.enter_context(owned_session(Settings.from_env(home)))
+        if any(test.startswith(NEED_SPARK) for test in tests):
+            os.environ.update(SHORT_LIVED)
+            stack.enter_context(owned_session(settings_of(str(tree.home))))
         messages, trouble = tree.run(tests)
         if messages or trouble:
             print("Without any mutant the tests should pass, but:", *messages, trouble, sep="\n")
