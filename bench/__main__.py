@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings, positive_number
+from bench.again import SOURCES, measure_again
 from bench.bad import measure_bad
 from bench.command import exit_with
 from bench.cycle import measure_cycle
@@ -34,6 +35,7 @@ def main() -> int:
         "history": measure_history,
         "kafka": measure_kafka,
         "replay": measure_replay,
+        **{f"replay-{source}": partial(measure_again, source=source) for source in SOURCES},
         "selection": measure_selection,
         "idle": measure_idle,
         "acked": measure_acked,

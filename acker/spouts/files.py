@@ -14,8 +14,9 @@ from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.core.paths import absolute
 from acker.spouts.base import Backlog, History, Range
+from acker.spouts.few import LINES, lines_of
 from acker.spouts.globs import first_match, matches
-from acker.spouts.lines import csv_rows, json_rows, text_rows
+from acker.spouts.lines import csv_rows, json_rows, split, text_rows
 from acker.spouts.listing import IGNORED, Listing, SourceFile, list_folder, look_at
 from acker.spouts.reading import read_files
 
@@ -27,7 +28,8 @@ class FileSpout:
     """Lines of text, JSON or CSV files, or rows of Parquet files, in a folder and below it.
 
     A file is read once, when it is first seen, and must not change afterwards: messages of one that
-    changed or vanished are `lost`. Files are taken in the order of their names.
+    changed or vanished are `lost`. Files are taken in the order of their names. A replay of few messages of
+    text or JSON reads their files without Spark.
 
     Args:
         folder: path or URI.
@@ -137,16 +139,18 @@ class FileSpout:
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """See `Spout`."""
-        wanted = spark.createDataFrame(
-            positions.rename_columns(
-                {"source_partition": "_source_partition", "source_offset": "_source_offset"}
-            )
-        )
         marks = {file["path"]: file["mark"] for planned in history.every() for file in planned["files"]}
         paths = sorted(set(positions["source_partition"].to_pylist()))
         found = look_at(self.folder, paths)
-        held = [path for path in paths if _is_unchanged(found, path, marks.get(path))]
-        rows = self._rows(spark, held)
+        held = {path: found[path] for path in paths if _is_unchanged(found, path, marks.get(path))}
+        if self.format in ("text", "json"):
+            few = lines_of(self.folder, held, positions)
+            if few is not None:
+                lines = spark.createDataFrame(few, LINES)
+                return self._of_lines(lines.withColumn("value", F.col("value").cast("string")))
+        names = {"source_partition": "_source_partition", "source_offset": "_source_offset"}
+        wanted = spark.createDataFrame(positions.rename_columns(names))
+        rows = self._rows(spark, list(held))
         return rows.join(F.broadcast(wanted), ["_source_partition", "_source_offset"], "left_semi")
 
     def backlog(self, history: History) -> Backlog:
@@ -201,12 +205,13 @@ class FileSpout:
             whole = self._read(spark, paths, wholetext="true")
         else:
             whole = spark.createDataFrame([], "_source_partition string, value string")
-        if self.schema is None:
-            return text_rows(whole)
-        if self.format == "json":
-            return json_rows(whole, self.schema)
-        names = self.message_schema(spark).names if self.header else None
-        return csv_rows(whole, self.schema, names, self.delimiter)
+        if self.format == "csv" and self.schema is not None:
+            names = self.message_schema(spark).names if self.header else None
+            return csv_rows(whole, self.schema, names, self.delimiter)
+        return self._of_lines(split(whole))
+
+    def _of_lines(self, lines: DataFrame) -> DataFrame:
+        return text_rows(lines) if self.schema is None else json_rows(lines, self.schema)
 
 
 def _is_unchanged(found: Mapping[str, SourceFile], path: str, mark: str | None) -> bool:

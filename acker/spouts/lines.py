@@ -18,54 +18,63 @@ _BYTE_ORDER_MARK = "\ufeff"
 _BROKEN = "a row must be one line, and here a quoted field goes on in another or is not closed: "
 
 
-def text_rows(whole: DataFrame, marked: Callable[[Column], Column] = lambda text: text) -> DataFrame:
-    """A message for each line: `value`, without its end of line.
+def split(whole: DataFrame, marked: Callable[[Column], Column] = lambda text: text) -> DataFrame:
+    """The lines of files: `_source_offset`, `value`, without the line feed, and what the files have.
 
     Args:
         whole: files, with `value`, all of the file's text, and columns that each of its lines gets.
         marked: puts marks into a text before it is split.
     """
     of_file = [column for column in whole.columns if column != "value"]
-    lines = whole.select(*of_file, F.posexplode(_lines(marked)).alias("_line", "value")).select(
-        *of_file,
-        (F.col("_line") + 1).cast("bigint").alias("_source_offset"),
+    numbered = whole.select(*of_file, F.posexplode(_lines(marked)).alias("_line", "value"))
+    return numbered.select(*of_file, (F.col("_line") + 1).cast("bigint").alias("_source_offset"), "value")
+
+
+def text_rows(lines: DataFrame) -> DataFrame:
+    """A message for each line: `value`, without its end of line.
+
+    Args:
+        lines: as `split` gives them.
+    """
+    of_line = [column for column in lines.columns if column != "value"]
+    lines = lines.select(
+        *of_line,
         F.when(F.endswith("value", F.lit("\r")), F.expr("left(value, length(value) - 1)"))
         .otherwise(F.col("value"))
         .alias("value"),
     )
     valid = F.is_valid_utf8("value")
     return lines.select(
-        *of_file,
-        "_source_offset",
+        *of_line,
         F.when(~valid, Kind.FAIL.value).alias("_kind"),
         F.when(~valid, "not valid UTF-8").alias("_error"),
         F.make_valid_utf8("value").alias("value"),
     )
 
 
-def json_rows(whole: DataFrame, schema: str) -> DataFrame:
+def json_rows(lines: DataFrame, schema: str) -> DataFrame:
     """A message for each line that is not blank: the columns of its JSON object.
 
     Args:
-        whole: as of `text_rows`.
+        lines: as `split` gives them.
         schema: DDL of the objects.
     """
     parsed = F.from_json("value", f"{schema}, {_CORRUPT} string", {"columnNameOfCorruptRecord": _CORRUPT})
-    return _parsed(text_rows(whole), parsed, "JSON")
+    return _parsed(text_rows(lines), parsed, "JSON")
 
 
 def csv_rows(whole: DataFrame, schema: str, header: list[str] | None, delimiter: str) -> DataFrame:
     """A message for each line that is neither blank nor the header: the fields of its row.
 
     Args:
-        whole: as of `text_rows`.
+        whole: as of `split`.
         schema: DDL of the fields, in their order.
         header: the names that the first line of each file must have; None where it is a row.
         delimiter: what is between fields.
     """
     text = F.ltrim(F.col("value"), F.lit(_BYTE_ORDER_MARK))
     first = F.regexp_replace(F.element_at(F.split(text, "\r?\n", 2), 1), '"', "")
-    rows = text_rows(whole.withColumns({"value": text, "_header": first}), _with_open_quotes)
+    rows = text_rows(split(whole.withColumns({"value": text, "_header": first}), _with_open_quotes))
     if header is not None:
         expected = delimiter.join(header)
         why = F.concat(F.lit(f"the header is not {expected} but "), F.substring("_header", 1, _SHOWN))

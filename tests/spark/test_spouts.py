@@ -15,7 +15,7 @@ from acker.operations.cycle import drain
 from acker.operations.replay import replay_by_hand
 from acker.operations.selection import Selection
 from acker.reports.audit import audit_report
-from acker.spouts import DeltaSpout, FileSpout, History
+from acker.spouts import DeltaSpout, FileSpout, History, few
 from acker.spouts.listing import list_folder
 from acker.topology.topology import Topology
 from tests.kit.places import states
@@ -315,6 +315,29 @@ def test_lines_are_read_back_by_their_positions(folder, spark):
     assert messages(found, "value") == expected
 
 
+@pytest.mark.parametrize("schema", [None, "id bigint, name string"])
+def test_lines_that_are_read_back_without_spark_are_those_that_spark_reads(place, spark, monkeypatch, schema):
+    root = place.folder / "odd, of 100%"
+    (root / "below").mkdir(parents=True)
+    good = '{"id": 1, "name": "caf\u00e9"}'.encode()
+    for name, lines in {
+        "a.txt": [good, good + b"\r", b"", b" ", b"\r", b"{", b'{"id": "x"}', b"\xff" + good, b"a\x00b"],
+        "below/b \u00fc": [b"\xef\xbb\xbf" + good, b"caf\xe9\r", good],
+    }.items():
+        (root / name).write_bytes(b"\n".join(lines))
+    spout = FileSpout(str(root), format="json" if schema else "text", schema=schema)
+    planned = spout.next_range(spark, after(), 100)
+    wanted = positions(*((file["path"], n) for file in planned["files"] for n in range(1, file["end"] + 2)))
+    frame = spout.read_positions(spark, wanted, after(planned))
+    found = sorted(frame.toArrow().to_pylist(), key=repr)
+    monkeypatch.setattr(few, "MOST_MESSAGES", 0)
+    by_spark = spout.read_positions(spark, wanted, after(planned))
+    assert frame.schema.toNullable() == by_spark.schema.toNullable()
+    assert found == sorted(by_spark.toArrow().to_pylist(), key=repr)
+    assert found == sorted(spout.read_range(spark, planned).toArrow().to_pylist(), key=repr)
+    assert {row["_kind"] for row in found} == {None, "fail"}
+
+
 def test_a_folder_without_new_files_has_no_range(folder, spark):
     spout, planned = folder
     assert spout.next_range(spark, after(planned), 100) is None
@@ -411,6 +434,7 @@ def test_a_file_that_changed_at_the_same_length_is_lost(place, spark):
     os.utime(root / "a", (0, 0))
     lost = [("a", 1, "lost", "file changed or vanished: a")]
     assert reports(spout.read_range(spark, planned)) == lost
+    assert messages(spout.read_positions(spark, positions(("a", 1)), after(planned)), "value") == []
 
 
 def test_json_lines_that_do_not_parse_are_failed(place, spark):
