@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests in parts side by side, since none keeps two cores busy, and all but the faults on one Spark
-# server, which is warm sooner; with --all-faults those of every fault. Options go to pytest:
+# Runs the tests in parts side by side, since none keeps two cores busy; with --all-faults those of every
+# fault. Options go to pytest:
 #
 #     scripts/test.sh --extended
 #
@@ -9,13 +9,11 @@ set -euo pipefail
 cd "${BASH_SOURCE[0]%/*}/.."
 
 output=$(mktemp -d)
-home=$(mktemp -d)
 parts=()
-helpers=() # which end with the parts
 
 signal() { # signal NAME: to all parts that still run; fails if there is none
     local part status=1
-    for part in ${parts[@]+"${parts[@]}"} ${helpers[@]+"${helpers[@]}"}; do
+    for part in ${parts[@]+"${parts[@]}"}; do
         kill "-$1" -- "-$part" 2>/dev/null && status=0
     done
     return "$status"
@@ -31,7 +29,7 @@ end() { # a part that still runs ends its servers, as after Ctrl-C
     signal KILL || true # whoever started this may have told it to ignore SIGINT; servers end with their owner
     wait
     cat "$output"/*
-    rm -rf "$output" "$home"
+    rm -rf "$output"
 }
 trap end EXIT
 trap 'exit 130' INT
@@ -49,12 +47,6 @@ run() { # run NAME OPTION...
     parts+=($!)
 }
 
-serve() { # a Spark server for all parts, which ends with this script, however that ends
-    .venv/bin/python -IS acker/runtime/process_guard.py $$ .venv/bin/python -m tests.kit.servers "$home" \
-        >"$home/log" 2>&1 </dev/null &
-    helpers+=($!)
-}
-
 count() { # what has become of the tests of all parts together
     grep -hE '^[0-9]+ .* in [0-9.]+s' "$output"/* | grep -oE '[0-9]+ [a-z]+' |
         awk '{ sub(/errors/, "error"); sum[$2] += $1 } END { for (word in sum) print sum[word], word }' |
@@ -67,9 +59,7 @@ if [[ " $* " == *" --all-faults "* ]]; then
     run crashes tests/faults/test_crash_points.py "$@"
     run others tests/faults --ignore=tests/faults/test_crash_points.py "$@"
 else
-    serve
-    run faults tests/faults "$@" # on a server of its own: what it kills may take a Python worker with it
-    set -- "--home=$home" "$@" # a word of its own would be taken for tests
+    run faults tests/faults "$@"
     run kafka,small tests/kafka tests/model tests/store tests/unit "$@"
     run spark tests/spark tests/pipeline "$@"
     run others --ignore=tests/faults \

@@ -14,13 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acker.batches.run import Run
-from acker.runtime import server
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings
 from acker.testing.session import SHORT_LIVED
 from tests.kit.places import ODD, Place, make_empty_store, states
 from tests.kit.servers import remote_of, settings_of
-from tests.kit.waiting import wait_for
 
 left_out = pytest.StashKey[int]()
 
@@ -28,7 +26,7 @@ left_out = pytest.StashKey[int]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--extended", action="store_true", help="also the tests marked extended")
     parser.addoption("--all-faults", action="store_true", help="also the cases marked thorough")
-    parser.addoption("--home", help="folder of a Spark server of somebody else's, to be waited for and used")
+    parser.addoption("--home", help="folder of a Spark server that runs already, to be used and left alone")
     parser.addoption(
         "--record-points", action="store_true", help="write down the crash points that are found"
     )
@@ -62,8 +60,6 @@ def settings(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="session")
 def spark(settings: Settings, pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A session on the shared server."""
-    if pytestconfig.getoption("--home"):
-        wait_for(lambda: server.find(settings))
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in SHORT_LIVED.items():

@@ -1,16 +1,8 @@
-"""What tests that start a Spark server share; and the server that several runs of pytest share.
-
-`python -m tests.kit.servers FOLDER` runs one on few cores for few minutes until it is told to end.
-"""
-
-import os
-import sys
+"""What tests that start a Spark server of their own share."""
 
 from acker.runtime import server
-from acker.runtime.sessions import serve
 from acker.runtime.settings import Settings
 from acker.runtime.tokens import read_token
-from acker.testing.session import SHORT_LIVED
 
 
 def settings_of(home: str) -> Settings:
@@ -23,13 +15,3 @@ def remote_of(settings: Settings) -> str:
     running = server.find(settings)
     assert running is not None
     return f"{running.url}/;token={read_token(settings)}"
-
-
-def main() -> None:
-    """Run a server in a home."""
-    os.environ.update(SHORT_LIVED)
-    serve(settings_of(sys.argv[1]), None, lambda url: None)
-
-
-if __name__ == "__main__":
-    main()
