@@ -17,7 +17,15 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    QueryBuilder,
+    Schema,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from acker.core.errors import StoreError
@@ -32,6 +40,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _STYLE = re.compile(r"\x1b\[[0-9;]*m|↳")
 _FRAME = re.compile(r"\s*(\d+: |at /|stack backtrace)", re.IGNORECASE)
 _TRIES = 3
+USUAL = WriterProperties(compression="SNAPPY")  # as `deltalake` writes Parquet where it is told nothing
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -172,10 +181,15 @@ def append_new(table: DeltaTable, rows: Any) -> None:
 
 
 def append_rows(
-    table: DeltaTable, rows: Any, app: str, number: int, note: Mapping[str, str] | None = None
+    table: DeltaTable,
+    rows: Any,
+    app: str,
+    number: int,
+    note: Mapping[str, str] | None = None,
+    writer: WriterProperties = USUAL,
 ) -> bool:
     """Append `rows` without Spark, once per (app, number); see `append_all`."""
-    return append_all(table, rows, {app: number}, note=note)
+    return append_all(table, rows, {app: number}, note=note, writer=writer)
 
 
 def append_all(
@@ -184,6 +198,7 @@ def append_all(
     numbers: Mapping[str, int],
     firsts: Mapping[str, int] | None = None,
     note: Mapping[str, str] | None = None,
+    writer: WriterProperties = USUAL,
 ) -> bool:
     """Append `rows` without Spark in one commit that happens once for all of the (app, number) together.
 
@@ -192,6 +207,7 @@ def append_all(
     Args:
         firsts: of apps that take several numbers the first one.
         note: see `commit_once`.
+        writer: how the Parquet files are written.
 
     Returns:
         Whether this call's rows went in, and not another's.
@@ -202,7 +218,7 @@ def append_all(
 
     def commit(found: DeltaTable | None, once: CommitProperties) -> None:
         assert found is not None
-        write_deltalake(found, rows, mode="append", commit_properties=once)
+        write_deltalake(found, rows, mode="append", commit_properties=once, writer_properties=writer)
 
     return commit_once(table, numbers, commit, note, firsts)
 
