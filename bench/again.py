@@ -26,7 +26,7 @@ from bench.pairs import Measure, measure
 MESSAGES = 1_000_000
 SCATTERED = 1_000
 FILES = 4
-AT_MOST = {"ids": 0.7, "keys": 0.5, "files": 0.2}  # Spark reads the first whole, and parts of the second
+AT_MOST = 0.15
 
 Position = tuple[str, int]
 Source = tuple[Spout, Callable[[int], Position]]  # and where its message of a number is
@@ -55,7 +55,7 @@ def measure_again(
         chosen_again = Selection(states=(State.ACKED,), spout="messages", positions=at)
         assert replay_by_hand(runs[number], chosen_again, "bench", "bench").replayed == SCATTERED
 
-    result = measure(f"replay of {source}", AT_MOST[source], again, first, rounds)
+    result = measure(f"replay of {source}", AT_MOST, again, first, rounds)
     for run in runs:
         rows = read(spark, run.store.path("streams/messages"))
         assert rows.count() == messages + SCATTERED

@@ -181,6 +181,7 @@ class Work:
     Args:
         journal: a snapshot of the store.
         check: turns the rows that a published table would refuse into failures of their messages.
+        is_published: whether a published table takes the component's tuples, so that `check` is needed.
         on_search: called before the batch's rows are looked through for bad ones.
         takes_back: whether a published table takes back what replaced messages had added to it.
     """
@@ -191,6 +192,7 @@ class Work:
     journal: Journal
     batch: Batch
     check: Callable[[DataFrame], DataFrame]
+    is_published: bool
     on_search: Callable[[], None]
     takes_back: bool
 

@@ -4,23 +4,32 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import polars as pl
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from acker.components.base import BadRows, Component, Work
 from acker.components.columns import check_columns
+from acker.components.mistakes import telling_who
+from acker.core.commits import commit_rows
 from acker.core.events import Kind, State
+from acker.core.ids import root_ids
 from acker.core.ledger import settled_rows
+from acker.core.messages import POSITION
 from acker.core.parquet import collect
 from acker.core.quoting import sql_name
+from acker.core.schemas import SPOUT_COLUMNS, stream
 from acker.core.trims import newest_trim
-from acker.journal.inputs import SourceRange
+from acker.journal.inputs import Replay, SourceRange
 from acker.journal.journal import Journal
 from acker.journal.replays import messages_of, positions_of
 from acker.spark.columns import root_id
 from acker.spark.streams import user_columns
 from acker.spouts import History, Spout
+from acker.spouts.base import ReadsFew
+from acker.spouts.few import MOST_MESSAGES
 
+GONE = "the source no longer holds this message"
 LATE = "what it added to an aggregate was trimmed and cannot be taken back"
 
 
@@ -46,6 +55,16 @@ class SpoutComponent(Component):
     def may_be_untracked(self) -> bool:
         """See `Component`."""
         return self.reliable is not True
+
+    def write(self, work: Work) -> None:
+        """See `Component`. Without Spark where a few messages are emitted again that can be read without."""
+        table = work.journal.open(stream(self.name))
+        with telling_who("Spout", self.name):
+            rows = None if table is None else self._few_rows(work, pa.schema(table.schema().to_arrow()))
+        if table is None or rows is None:
+            super().write(work)
+        else:
+            commit_rows(table, rows, self.name, work.batch.number)
 
     def rows(self, work: Work, bad: BadRows) -> DataFrame:
         """See `Component`."""
@@ -87,6 +106,25 @@ class SpoutComponent(Component):
             return kind.isNotNull() | F.expr(self.reliable)
         return F.lit(self.reliable)
 
+    def _few_rows(self, work: Work, columns: pa.Schema) -> pa.Table | None:
+        """A replay's batch as it is to lie in the spout's stream; None where Spark had better make it.
+
+        Args:
+            columns: of the stream.
+        """
+        planned = work.batch.input
+        if not isinstance(planned, Replay) or planned.count > MOST_MESSAGES or work.is_published:
+            return None
+        if not isinstance(self.source, ReadsFew):
+            return None
+        wanted = messages_of(work.journal.store, work.batch)
+        read = self.source.read_few(positions_of(wanted), history(work.journal, self.name))
+        if read is None:
+            return None
+        emissions = _with_late(work, wanted)
+        emissions = emissions.with_columns(root_ids(work.topology, self.name, work.batch.number, emissions))
+        return _as_in_stream(emissions, read, work.batch.number, columns)
+
     def _replayed(self, work: Work) -> DataFrame:
         """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
         wanted = messages_of(work.journal.store, work.batch)
@@ -100,9 +138,39 @@ class SpoutComponent(Component):
         return joined.withColumns(
             {
                 "_kind": F.when(gone, Kind.LOST.value).otherwise(kind),
-                "_error": F.when(gone, "the source no longer holds this message").otherwise(error),
+                "_error": F.when(gone, GONE).otherwise(error),
             }
         ).drop("_found")
+
+
+def _as_in_stream(emissions: pl.DataFrame, read: pa.Table, batch: int, columns: pa.Schema) -> pa.Table | None:
+    """The rows of emissions; None where their stream has not all of the columns, or in other types.
+
+    Args:
+        emissions: `EMISSIONS`, root_id and perhaps late.
+        read: their messages, as `ReadsFew` gives them.
+        columns: of the stream.
+    """
+    there = pl.DataFrame(read.select([f"_{name}" for name in POSITION]).rename_columns(POSITION))
+    found = emissions.join(there.with_row_index("at"), on=POSITION, how="left")
+    late = pl.col("late") if "late" in found.columns else pl.lit(False)
+    gone = pl.col("at").is_null()
+    kind = pl.when(late).then(pl.lit(Kind.FAIL.value)).when(gone).then(pl.lit(Kind.LOST.value))
+    error = pl.when(late).then(pl.lit(LATE)).when(gone).then(pl.lit(GONE))
+    made = found.select(
+        _batch=pl.lit(batch, pl.Int64),
+        _root_id="root_id",
+        _kind=kind,
+        _error=error,
+        **{column: column.removeprefix("_") for column in SPOUT_COLUMNS},
+    ).to_arrow()
+    rows = made.cast(pa.schema([columns.field(name) for name in made.column_names]))
+    at = found["at"].to_arrow()
+    for name in read.column_names:
+        if name not in made.column_names:
+            rows = rows.append_column(name, read[name].take(at))
+    known = {field.name: field.type for field in columns}
+    return rows if all(known.get(field.name) == field.type for field in rows.schema) else None
 
 
 def history(journal: Journal, spout: str) -> History:

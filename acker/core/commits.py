@@ -4,7 +4,7 @@ Until then no version of the table names them. What a write that was killed leav
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -15,7 +15,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
-from acker.core.delta import REFUSED, commit_once, said, unwritten
+from acker.core.delta import REFUSED, commit_once, path_of, said, unwritten
 from acker.core.schemas import STREAM_PROPERTIES
 
 ROWS = "rows"  # what the note of a commit calls the number of rows that it brought
@@ -65,20 +65,19 @@ def batch_folder(batch: int) -> str:
     return f"b{batch}-{uuid4().hex[:8]}"
 
 
-def commit_batch(path: str, folder: str, schema: Schema, component: str, batch: int) -> None:
+def commit_batch(path: str, files: Sequence[File], schema: Schema, component: str, batch: int) -> None:
     """Make files a part of a stream's table, in one commit that happens once per batch.
 
     The table is made where it is missing. Columns that it lacks are added in a commit before.
 
     Args:
         path: of the table.
-        folder: where below it the files are, and no others.
+        files: all that the batch has.
         schema: of the table, with all columns that the files have.
 
     Raises:
         StoreError: they could not be committed.
     """
-    files = _files(path, folder)
     actions = [file.added("_batch", batch, batch) for file in files if file.rows]
     note = {ROWS: str(sum(file.rows for file in files))}
 
@@ -94,6 +93,19 @@ def commit_batch(path: str, folder: str, schema: Schema, component: str, batch: 
         table.create_write_transaction([*actions], "append", table.schema(), commit_properties=once)
 
     commit_once(path, {component: batch}, commit, note)
+
+
+def commit_rows(table: DeltaTable, rows: pa.Table, component: str, batch: int) -> None:
+    """Append the rows of a batch to a stream's table as `commit_batch` does, in a file that it writes.
+
+    Args:
+        rows: columns of the table, in its types.
+
+    Raises:
+        StoreError: they could not be written or committed.
+    """
+    path = path_of(table)
+    commit_batch(path, [write_file(path, rows)], table.schema(), component, batch)
 
 
 def rows_of_newest_write(table: DeltaTable, among: int) -> int:
@@ -116,7 +128,12 @@ def write_file(path: str, rows: pa.Table) -> File:
     return File(name, written.size, written.mtime_ns // 1_000_000, rows.num_rows)
 
 
-def _files(path: str, folder: str) -> list[File]:
+def files_below(path: str, folder: str) -> list[File]:
+    """The Parquet files in a folder below a table's.
+
+    Args:
+        path: of the table.
+    """
     system = PyFileSystem(DeltaStorageHandler(path))
     found = system.get_file_info(FileSelector(folder, recursive=True))
     files = [each for each in found if each.type == FileType.File and each.extension == "parquet"]

@@ -14,14 +14,16 @@ from functools import reduce
 from operator import xor
 
 import polars as pl
+from xxhash import xxh64_intdigest
 
+from acker.core.messages import POSITION
 from acker.core.schemas import component_of, edge
 
 # The constants of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
 _GAMMA = 0x9E3779B97F4A7C15
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
-
+_SEED_OF_SPARK = 42  # of its function xxhash64
 
 BUCKETS = 2**12  # so many of the lowest bits of a root's id are its message's
 
@@ -34,6 +36,28 @@ def bucket(root_id: pl.Expr) -> pl.Expr:
 def hash64(text: str) -> int:
     """A signed 64-bit hash of `text`, the same on every machine and in every process."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def root_ids(topology: str, spout: str, batch: int, emissions: pl.DataFrame) -> pl.Series:
+    """The ids of a few messages' attempts: what Spark makes of many (`acker/spark/columns.py`), row by row.
+
+    The batch is part of an id, so that two emissions of one attempt are two roots and cannot cancel.
+
+    Args:
+        emissions: columns source_partition, source_offset and attempt, none of them null.
+    """
+    of_spout = _hashed(hash64(f"{topology}/{spout}"), 8, _SEED_OF_SPARK)
+    ids = []
+    for partition, offset, attempt in emissions.select(*POSITION, "attempt").iter_rows():
+        of_message = _hashed(offset, 8, xxh64_intdigest(partition.encode(), of_spout))
+        of_emission = _hashed(batch, 8, _hashed(attempt, 4, of_message))
+        ids.append(of_emission & ~(BUCKETS - 1) | of_message & (BUCKETS - 1))
+    return pl.Series("root_id", ids, pl.UInt64).reinterpret(signed=True)
+
+
+def _hashed(value: int, size: int, seed: int) -> int:
+    """Spark's `xxhash64` of an integer of so many bytes, after what gave the seed."""
+    return xxh64_intdigest(value.to_bytes(size, "little", signed=True), seed)
 
 
 def tuple_ids(emitter: str, consumers: Sequence[str], file: str, row: pl.Expr) -> pl.Expr:

@@ -16,8 +16,7 @@ from acker.core.ids import BUCKETS, hash64
 def root_id(topology: str, spout: str, batch: int, attempt: Column) -> Column:
     """The id of one attempt, from columns `_source_partition` and `_source_offset`.
 
-    The batch is part of it, so that two emissions of one attempt are two roots and cannot cancel. The lowest
-    bits are the message's (`acker/core/ids.py`).
+    The same as `root_ids` of `acker/core/ids.py`, which says what they are made of.
     """
     message = [F.lit(hash64(f"{topology}/{spout}")), F.col("_source_partition"), F.col("_source_offset")]
     of_message = F.xxhash64(*message)

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
-from acker.core.commits import batch_folder, commit_batch
+from acker.core.commits import batch_folder, commit_batch, files_below
 from acker.core.delta import Store
 from acker.core.errors import BoltError
 from acker.core.quoting import sql_name
@@ -81,7 +81,8 @@ def append(frame: DataFrame, store: Store, component: str, batch: int) -> None:
     path, folder = store.path(stream(component)), batch_folder(batch)
     writer = frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     writer.parquet(f"{path}/{folder}")
-    commit_batch(path, folder, Schema.from_json(frame.schema.toNullable().json()), component, batch)
+    files = files_below(path, folder)
+    commit_batch(path, files, Schema.from_json(frame.schema.toNullable().json()), component, batch)
 
 
 def _column(component: str, field: StructField, there: StructField | None) -> Column:

@@ -84,6 +84,18 @@ class HasBacklog(Protocol):
 
 
 @runtime_checkable
+class ReadsFew(Protocol):
+    """A source of which a few messages can be read without Spark, whose jobs take longer than the read."""
+
+    def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
+        """Those of the messages that the source still holds, as `read_positions` gives them.
+
+        None where Spark had better read them: they are too much for one process, or there is something to
+        report of one.
+        """
+
+
+@runtime_checkable
 class Committing(Protocol):
     """A source that is told after each fold how far all of its messages are settled.
 

@@ -16,6 +16,7 @@ from acker.core.paths import absolute
 from acker.core.quoting import column_name, sql_name
 from acker.spark.delta import read, read_files, schema_of
 from acker.spouts.base import Backlog, History, Range, check_reserved
+from acker.spouts.delta_few import rows_by_id, rows_by_key
 from acker.spouts.delta_log import highest_row_id, oldest_commit
 
 PARTITION = "0"  # a Delta table has one
@@ -26,14 +27,14 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True)
 class DeltaSpout:
-    """Rows of a Delta table.
+    """Rows of a Delta table. A replay of a few rows reads them without Spark where the table is plain.
 
     Args:
         path: path or URI of the table.
         key: an integer column that identifies a row and only grows, which becomes the position. Without
             one the position is the row id of Delta's row tracking, which the table must have enabled.
             With a key, replays read only the files that can hold it; row ids are not in Delta's
-            statistics, so a replay by row id reads the whole table.
+            statistics, so a replay by row id looks into all files.
         start_version: where a new spout begins: rows up to the highest position that was there before this
             version are never read. A spout that has planned before goes on where it is.
 
@@ -96,8 +97,24 @@ class DeltaSpout:
         offsets = positions["source_offset"]
         wanted = spark.createDataFrame(pa.table({"_source_offset": offsets}))
         low, high = pc.min(offsets).as_py(), pc.max(offsets).as_py()
-        rows = self._rows(spark, where=_between(low - 1, high))
+        rows = self._rows(spark, where=f"{_OFFSET} BETWEEN {low} AND {high}")
         return rows.join(F.broadcast(wanted), "_source_offset", "left_semi")
+
+    def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
+        """See `ReadsFew`."""
+        table, wanted = self._table(), positions["source_offset"].combine_chunks()
+        if not _is_plain(table):
+            return None
+        check_reserved(absolute(self.path), (field.name for field in table.schema().fields))
+        if self.key is None:
+            found = rows_by_id(table, wanted) if _tracks_rows(table) else None
+        else:
+            low, high = pc.min(wanted).as_py(), pc.max(wanted).as_py()
+            where = f"{column_name(self.key)} BETWEEN {low} AND {high}"
+            found = rows_by_key(table, self.key, wanted, where)
+        if found is None:
+            return None
+        return found.add_column(0, "_source_partition", pa.repeat(PARTITION, found.num_rows))
 
     def backlog(self, history: History) -> Backlog | None:
         """See `HasBacklog`. With a key it counts rows; row ids only tell how many positions there may be."""

@@ -1,18 +1,22 @@
-"""What the log of a Delta table tells without Spark: which row ids were given, and when rows came."""
+"""What the log of a Delta table tells without Spark: which row ids there are, and when rows came."""
 
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyarrow import fs
+from pyarrow import ArrowException, fs
 
+from acker.core.delta import path_of
 from acker.spouts.listing import open_folder
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROW_TRACKING = "delta.rowTracking"  # the domain in which Delta keeps the highest row id
 _LOOK_BACK = 1_000  # commits that are looked through for the oldest
+_MOST_COMMITS = 100  # that are read for row ids
 
 # Operations that bring no rows. Rows of a file that they rewrite keep their ids, although Delta draws others.
 _BARREN = {
@@ -38,9 +42,42 @@ def highest_row_id(path: str, after: int, upto: int) -> int | None:
     return None
 
 
+def base_row_ids(table: DeltaTable) -> dict[str, int] | None:
+    """Path of a file below a table with row tracking -> the row id of its first row, unless that has another.
+
+    Files that are no part of the table any more are among them.
+
+    Returns:
+        None where the log cannot be read from here, or many commits of it have no checkpoint.
+    """
+    system, log = open_folder(f"{path_of(table)}/_delta_log")
+    try:
+        newest, adds = _newest_checkpoint(system, log)
+        if table.version() - newest > _MOST_COMMITS:
+            return None
+        for version in range(newest + 1, table.version() + 1):
+            actions = _actions(system, f"{log}/{version:020}.json")
+            adds += [action["add"] for action in actions if "add" in action]
+    except (ArrowException, OSError):
+        return None
+    return {unquote(add["path"]): add["baseRowId"] for add in adds if add.get("baseRowId") is not None}
+
+
+def _newest_checkpoint(system: fs.FileSystem, log: str) -> tuple[int, list[dict[str, Any]]]:
+    """Its version, -1 where there is none, and its files: `path` and `baseRowId`."""
+    last = f"{log}/_last_checkpoint"
+    if system.get_file_info(last).type == fs.FileType.NotFound:
+        return -1, []
+    with system.open_input_stream(last) as stream:
+        version: int = json.loads(stream.read())["version"]
+    checkpoint = f"{log}/{version:020}.checkpoint.parquet"
+    with pq.ParquetFile(checkpoint, filesystem=system) as file:
+        adds = file.read(columns=["add.path", "add.baseRowId"])["add"]
+    return version, adds.drop_null().to_pylist()
+
+
 def _given_by(system: fs.FileSystem, commit: str) -> int | None:
-    with system.open_input_stream(commit) as stream:
-        actions = [json.loads(line) for line in stream.read().splitlines() if line.strip()]
+    actions = _actions(system, commit)
     if not all(_brings_rows(action["commitInfo"]) for action in actions if "commitInfo" in action):
         return None
     for action in actions:
@@ -49,6 +86,11 @@ def _given_by(system: fs.FileSystem, commit: str) -> int | None:
             highest: int = json.loads(domain["configuration"])["rowIdHighWaterMark"]
             return highest
     return None
+
+
+def _actions(system: fs.FileSystem, commit: str) -> list[dict[str, Any]]:
+    with system.open_input_stream(commit) as stream:
+        return [json.loads(line) for line in stream.read().splitlines() if line.strip()]
 
 
 def _brings_rows(commit: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from acker.core.paths import absolute
 from acker.spouts.listing import SourceFile, open_folder
 
 MOST_MESSAGES = 10_000
+MOST_FILES = 200
 MOST_BYTES = 256 << 20  # of the files that have to be read for them
 MOST_LINE_BYTES = 32 << 20  # of the messages together, which go to Spark in one request
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -21,6 +22,10 @@ from acker.spouts.listing import IGNORED, Listing, SourceFile, list_folder, look
 from acker.spouts.reading import read_files
 
 LARGEST_TEXT_BYTES = 1 << 30  # a text file is read whole by one task, so that its lines can be counted
+
+_LINES_OF_TEXT = pa.schema(
+    {"_source_partition": pa.string(), "_source_offset": pa.int64(), "value": pa.string()}
+)
 
 
 @dataclass(frozen=True)
@@ -139,19 +144,35 @@ class FileSpout:
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """See `Spout`."""
-        marks = {file["path"]: file["mark"] for planned in history.every() for file in planned["files"]}
-        paths = sorted(set(positions["source_partition"].to_pylist()))
-        found = look_at(self.folder, paths)
-        held = {path: found[path] for path in paths if _is_unchanged(found, path, marks.get(path))}
-        if self.format in ("text", "json"):
-            few = lines_of(self.folder, held, positions)
-            if few is not None:
-                lines = spark.createDataFrame(few, LINES)
-                return self._of_lines(lines.withColumn("value", F.col("value").cast("string")))
+        held = self._held(positions, history)
+        few = lines_of(self.folder, held, positions) if self.format in ("text", "json") else None
+        if few is not None:
+            lines = spark.createDataFrame(few, LINES)
+            return self._of_lines(lines.withColumn("value", F.col("value").cast("string")))
         names = {"source_partition": "_source_partition", "source_offset": "_source_offset"}
         wanted = spark.createDataFrame(positions.rename_columns(names))
         rows = self._rows(spark, list(held))
         return rows.join(F.broadcast(wanted), ["_source_partition", "_source_offset"], "left_semi")
+
+    def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
+        """See `ReadsFew`. Lines of text that are UTF-8."""
+        lines = None
+        if self.format == "text":
+            lines = lines_of(self.folder, self._held(positions, history), positions)
+        if lines is None:
+            return None
+        try:
+            found = lines.cast(_LINES_OF_TEXT)
+        except pa.ArrowInvalid:  # Spark says of which line
+            return None
+        return found.set_column(2, "value", pc.replace_substring_regex(found["value"], "\r\\z", ""))
+
+    def _held(self, positions: pa.Table, history: History) -> dict[str, SourceFile]:
+        """The files of some positions that are as they were when they were planned, by their paths."""
+        marks = {file["path"]: file["mark"] for planned in history.every() for file in planned["files"]}
+        paths = sorted(set(positions["source_partition"].to_pylist()))
+        found = look_at(self.folder, paths)
+        return {path: found[path] for path in paths if _is_unchanged(found, path, marks.get(path))}
 
     def backlog(self, history: History) -> Backlog:
         """See `HasBacklog`. Of files that were begun it knows the rows, of others the bytes."""

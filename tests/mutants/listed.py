@@ -13,6 +13,7 @@ BATCH = "tests/spark/test_batch.py::"
 BRANCHES = "tests/store/test_branches.py::"
 CHANGES = "tests/store/test_changes.py::"
 CYCLES = "tests/store/test_cycles.py::"
+FEW = "tests/spark/test_few.py::"
 HOLDS = "tests/spark/test_holds.py::"
 KAFKA = "tests/kafka/test_kafka_spout.py::"
 KAFKA_TARGET = "tests/kafka/test_kafka_target.py::"
@@ -471,7 +472,28 @@ MUTANTS = (
         "acker/components/spout.py",
         '["_source_partition", "_source_offset"], "left")',
         '["_source_partition", "_source_offset"], "inner")',
+        (f"{FEW}test_a_replay_without_spark_leaves_the_rows_that_one_with_spark_leaves[0]",),
+    ),
+    Mutant(
+        "a replay without Spark drops what its source no longer holds",
+        "acker/components/spout.py",
+        'on=POSITION, how="left")',
+        'on=POSITION, how="inner")',
         ("tests/spark/test_storm.py::test_retry_service_passes_over_what_retention_deleted",),
+    ),
+    Mutant(
+        "a row that went into another file is given the row id of its place there",
+        "acker/spouts/delta_few.py",
+        "return pc.coalesce(written, counted)",
+        "return counted",
+        (f"{FEW}test_rows_are_read_by_their_row_ids_as_spark_reads_them_whatever_has_been_done_to_them",),
+    ),
+    Mutant(
+        "an attempt that is made without Spark cannot be found by its message",
+        "acker/core/ids.py",
+        "of_emission & ~(BUCKETS - 1) | of_message & (BUCKETS - 1)",
+        "of_emission",
+        (f"{FEW}test_ids_of_roots_are_those_that_spark_makes",),
     ),
     Mutant(
         "a replay by hand leaves joined messages behind",

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Schema
 
-from acker.core.commits import batch_folder, commit_batch
+from acker.core.commits import batch_folder, commit_batch, files_below
 from acker.core.delta import Store
 from acker.core.schemas import STREAM_PROPERTIES
 from acker.core.snapshot import Snapshot
@@ -31,7 +31,7 @@ def write(store, batch, *roots):
     rows = [{"_batch": batch, "_root_id": root} for root in roots]
     Path(path, folder).mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows, ROWS), f"{path}/{folder}/part-{batch}.parquet")
-    commit_batch(path, folder, Schema.from_arrow(ROWS), "numbers", batch)
+    commit_batch(path, files_below(path, folder), Schema.from_arrow(ROWS), "numbers", batch)
 
 
 def roots(store, batches):
