@@ -63,6 +63,7 @@ def test_a_broker_that_is_started_again_has_what_it_had_and_nobody_starts_a_seco
         assert Records(broker, "orders").offsets() == [0]
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_broker_ends_with_a_starter_that_is_killed(tmp_path):
     starter = subprocess.Popen(

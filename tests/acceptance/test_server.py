@@ -95,6 +95,7 @@ def own_home(tmp_path):
     server.stop(Settings.from_env(names))
 
 
+@pytest.mark.extended
 def test_two_starts_at_once_give_one_server_that_is_found_again_until_it_is_stopped(own_home):
     settings = Settings.from_env(own_home)
     assert server.find(settings) is None

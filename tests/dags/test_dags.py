@@ -195,6 +195,7 @@ print("RESULT" + json.dumps([bag.import_errors, *both]))
 """
 
 
+@pytest.mark.extended
 def test_a_topology_is_run_by_its_own_schedule_and_in_one_task_where_it_says_so(tmp_path):
     (tmp_path / "scheduled.py").write_text(SCHEDULED)
     names = ("half_hourly", "waiting", "by_hand", "branches")

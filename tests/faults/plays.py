@@ -14,6 +14,7 @@ from acker.airflow import tasks
 from acker.core.delta import Store
 from tests.faults.crash_scenarios import SCENARIOS, Task
 from tests.faults.crashes import (
+    HOW,
     Child,
     Kit,
     Moment,
@@ -46,16 +47,19 @@ Play = tuple[Kill, ...]  # of one scenario, each in another task, in the order o
 
 
 def plays_of(kills: Iterable[Kill]) -> list[Play]:
-    """As few plays as hold all kills. One with others first changes what follows it and has its own."""
+    """As few plays as hold all kills, of each task one. Those with others first have plays of their own.
+
+    Kills are dealt out like cards. So a play has few kills of tasks that follow each other, of which the
+    first may take away the point of the second, as others who publish do.
+    """
     found: list[Play] = []
-    by_task = defaultdict[str, defaultdict[str, list[Kill]]](lambda: defaultdict(list))
+    by_task = defaultdict[tuple[str, bool], defaultdict[str, list[Kill]]](lambda: defaultdict(list))
     for kill in kills:
-        if kill.others_first:
-            found.append((kill,))
-        else:
-            by_task[kill.point.scenario][kill.point.task].append(kill)
+        by_task[kill.point.scenario, kill.others_first][kill.point.task].append(kill)
     for of_tasks in by_task.values():
-        found += [tuple(filter(None, each)) for each in itertools.zip_longest(*of_tasks.values())]
+        most = max(map(len, of_tasks.values()))
+        dealt = [*itertools.chain(*of_tasks.values())]
+        found += [tuple(dealt[n::most]) for n in range(most)]
     return found
 
 
@@ -73,13 +77,19 @@ class Standing:
         go_until(self.child, self.folder, self.effect, self.kill.moment)
 
 
-def play_through(kit: Kit, play: Play, remote: Callable[[], str]) -> Iterator[Standing]:
+def play_through(
+    kit: Kit, play: Play, remote: Callable[[], str], on_missed: Callable[[Kill], None] | None = None
+) -> Iterator[Standing]:
     """Run a scenario from the first task that is killed to its end, and judge that.
 
     One on Kafka is run from its beginning, since no topic is in a copy of its folder.
 
     At each kill the task is yielded, and whoever goes on has killed it, or the server at `remote`. Then it
     is done again.
+
+    Args:
+        on_missed: called with a kill whose point the task has not, since what other tasks had done after an
+            earlier kill has changed it.
 
     Raises:
         AssertionError: the end is not that of the undisturbed run, or what is killed was not reached.
@@ -102,11 +112,16 @@ def play_through(kit: Kit, play: Play, remote: Callable[[], str]) -> Iterator[St
             child = Child(found.name, number, folder, remote())
             if kill.victim == "server":
                 spark.stop()  # or else PySpark would go on to ask the thread's active session
-            yield Standing(kill, child, folder, reach(child, kill.point))
-            if kill.victim == "server":
-                spark = session(remote())
-            if kill.others_first:
-                _do_all_else(task, folder, spark)
+            effect = reach(child, kill.point)
+            if effect is None:
+                assert on_missed and kill.others_first and kill != play[0], f"{kill.point} is no more: {HOW}"
+                on_missed(kill)
+            else:
+                yield Standing(kill, child, folder, effect)
+                if kill.victim == "server":
+                    spark = session(remote())
+                if kill.others_first:
+                    _do_all_else(task, folder, spark)
         task.do(open_run(task, folder, lambda spark=spark: spark))
         if kill and kill.victim == "client":
             await_orphans(remote(), child.session)

@@ -28,6 +28,7 @@ def read(spark, broker, records, scheme, **more):
     return [tuple(row) for row in rows]
 
 
+@pytest.mark.extended
 def test_records_of_one_schema_are_columns_and_what_is_none_is_failed_for_good(broker, topic, spark):
     one = topic()
     huge = b"\x02\x02\xfc\xff\xff\xff\x0f"  # a text of 2 GB, which is not there
@@ -42,6 +43,7 @@ def test_records_of_one_schema_are_columns_and_what_is_none_is_failed_for_good(b
     ]
 
 
+@pytest.mark.extended
 def test_a_record_that_names_its_schema_is_read_as_the_columns_that_are_wanted(broker, topic, spark):
     schemas = {
         1: {"schema": ORDER},

@@ -29,6 +29,7 @@ def states(run):
     return [(row["state"], row["reason"]) for row in found]
 
 
+@pytest.mark.extended
 def test_a_tuple_is_acked_when_the_brokers_have_it(place, broker, topic):
     one = topic()
     place.add("numbers", n=[1, 2], word=["x", "y"])

@@ -40,10 +40,11 @@ def test_a_publisher_that_is_killed_leaves_no_record_twice_and_none_out(when, pl
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "moments",
     [
-        pytest.param([Moment("commit_transaction")], id="before", marks=pytest.mark.extended),
+        pytest.param([Moment("commit_transaction")], id="before"),
         pytest.param(
             [
                 Moment("commit_transaction", is_after=True),

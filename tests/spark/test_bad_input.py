@@ -102,12 +102,19 @@ def test_types_that_delta_knows_are_read_whatever_their_fields_are_called(place)
 @pytest.mark.parametrize(
     ("table", "error", "sentence"),
     [
-        ({"id": [1], "_kind": ["held"]}, SourceError, "has columns _kind; names that begin"),
-        ({"id": [1], "Anchor": [1]}, BoltError, "Spout read emits Anchor"),
-        ({"id": [1], "ID": [1]}, PySparkException, "COLUMN_ALREADY_EXISTS"),
-        ({"a b": [1]}, BoltError, "read emits a column 'a b'"),
+        pytest.param(
+            *({"id": [1], "_kind": ["held"]}, SourceError, "has columns _kind; names that begin"),
+            id="reserved",
+            marks=pytest.mark.extended,
+        ),
+        pytest.param(
+            *({"id": [1], "Anchor": [1]}, BoltError, "Spout read emits Anchor"),
+            id="anchor",
+            marks=pytest.mark.extended,
+        ),
+        pytest.param({"id": [1], "ID": [1]}, PySparkException, "COLUMN_ALREADY_EXISTS", id="twice"),
+        pytest.param({"a b": [1]}, BoltError, "read emits a column 'a b'", id="space"),
     ],
-    ids=["reserved", "anchor", "twice", "space"],
 )
 def test_columns_that_no_stream_can_have_are_refused_and_nothing_is_written(place, table, error, sentence):
     folder = place.folder / "columns"

@@ -322,6 +322,7 @@ def test_bad_rows_are_found_among_values_that_this_process_cannot_hand_back(spar
     assert found(inputs, F.col("text").cast("int")).keys() == {4}
 
 
+@pytest.mark.extended
 def test_a_bolt_that_fails_on_most_messages_is_at_fault_itself(spark):
     def divided(frames):
         return frames["numbers"].select(F.expr("_root_id / (_root_id - _root_id)").alias("ratio"))

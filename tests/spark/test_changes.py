@@ -57,6 +57,7 @@ def test_a_bolt_that_reads_one_more_stream_takes_what_waited_before_that_has_a_r
     assert place.rows("out") == [(111,), (112,), (113,), (1_103,)]
 
 
+@pytest.mark.extended
 def test_a_bolt_that_reads_a_spout_without_messages_goes_on(place, pending):
     place.add("others", id=[1])
     place.spark.sql(f"DELETE FROM delta.`{place.path('others')}`")

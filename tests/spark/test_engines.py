@@ -32,6 +32,7 @@ def columns(run, stream):
     return {field.name: field.type.type for field in run.store.require(stream).schema().fields}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("stream", ["streams/numbers", "streams/tens"])
 def test_the_streams_have_the_same_columns(runs, stream):
     on_spark, on_polars = runs

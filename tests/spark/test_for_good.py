@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import pytest
 from pyspark.sql import functions as F
 
 from acker import DeltaSpout, ExponentialBackoff, PermanentFailure, RichBolt, Topology, fail_when
@@ -39,6 +40,7 @@ class Strict(RichBolt):
             collector.ack(tup)
 
 
+@pytest.mark.extended
 def test_what_is_failed_for_good_is_a_dead_letter_at_once_and_can_be_replayed(place):
     topology = Topology("final", retry=ExponentialBackoff(initial_seconds=60, limit=3))
     numbers = topology.spout("numbers", Choosy(place.add("numbers", id=list(range(1, 9))), key="id"))

@@ -47,6 +47,7 @@ def switched(place):
     return place.run(topology_over(place, switch)), switch
 
 
+@pytest.mark.extended
 def test_a_bad_deploy_uses_up_no_attempt_however_often_it_is_tried(place, switched, states):
     run, switch = switched
     for _ in range(4):

@@ -61,6 +61,7 @@ def joined(place):
     return place.run(topology), outage
 
 
+@pytest.mark.extended
 def test_messages_whose_tuples_were_joined_fail_together_and_are_published_together(joined, place, states):
     run, outage = joined
     run_cycle(run)

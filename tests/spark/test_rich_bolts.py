@@ -115,6 +115,7 @@ def pairing(place, **settings):
     return topology
 
 
+@pytest.mark.extended
 def test_a_tuple_that_is_held_back_is_joined_batches_later(place, states):
     run = place.run(pairing(place))
     place.add("lefts", id=[1, 2, 3], key=[10, 20, 30], value=["a", "b", "c"])
@@ -323,6 +324,7 @@ def test_a_run_that_is_stopped_at_every_step_joins_each_pair_once(place):
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_what_a_rich_bolt_held_back_is_failed_by_the_bolt_in_its_place(place, states):
     run = place.run(pairing(place))
     place.add("lefts", id=[1], key=[10], value=["a"])

@@ -159,6 +159,7 @@ def test_acking(place):
     assert fed(feeders, run, two) == [(1, 2), (1, 1), (1, 1)]
 
 
+@pytest.mark.extended
 def test_ack_branching(place):
     topology = Topology("branching")
     feeders = (feeder,) = [Feeder(place, topology, "one")]

@@ -40,6 +40,7 @@ def check_published(place, run, doubled):
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_a_topology_without_reliability_publishes_what_was_emitted(place, states):
     place.add("numbers", id=[1, 2, 3])
     run = doubling(place, topology={"reliable": False})
