@@ -6,19 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import ArrowException
-from pyarrow.dataset import Fragment, ParquetFileFormat, ParquetReadOptions
 
 from acker.core.delta import files_of, path_of
 from acker.spouts.delta_log import base_row_ids
 from acker.spouts.few import MOST_BYTES, MOST_FILES
 from acker.spouts.listing import open_folder
 
-# Spark writes times so, and PyArrow would take them for nanoseconds since 1970, which end in 2262.
-_FORMAT = ParquetFileFormat(read_options=ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 _FILES_AT_ONCE = 4
+_OFFSET = "_source_offset"
 _WRITTEN_IDS = "delta.rowTracking.materializedRowIdColumnName"  # of rows that went from one file into another
 
 
@@ -50,44 +49,65 @@ def _rows(
 ) -> pa.Table | None:
     """Rows whose positions a column holds; where it is null they are counted from the base of their file."""
     try:
-        schema = pa.schema(table.schema().to_arrow())
-        files = _files(table, where)
-        if files is None or any(pa.types.is_nested(kind) for kind in schema.types):
+        columns = pa.schema(table.schema().to_arrow())
+        paths = _files(table, where)
+        if paths is None or any(pa.types.is_nested(kind) for kind in columns.types):
             return None
-        if bases is not None and not files.keys() <= bases.keys():
+        if bases is not None and not bases.keys() >= set(paths):
             return None
+        system, root = open_folder(path_of(table))
 
         def found(path: str) -> pa.Table:
-            file = files[path]
-            positions = _positions(file, column, None if bases is None else bases[path])
-            at = pc.indices_nonzero(pc.is_in(positions, value_set=wanted))
-            rows = file.scanner(schema=schema).take(at) if len(at) else schema.empty_table()
-            return rows.add_column(0, "_source_offset", positions.take(at))
+            # Spark's times would be nanoseconds since 1970, which end in 2262.
+            with pq.ParquetFile(
+                f"{root}/{path}", filesystem=system, coerce_int96_timestamp_unit="us"
+            ) as file:
+                return _wanted_of(file, wanted, column, None if bases is None else bases[path], columns)
 
-        nothing = schema.empty_table().add_column(0, "_source_offset", pa.array([], pa.int64()))
+        nothing = columns.empty_table().add_column(0, _OFFSET, pa.array([], pa.int64()))
         with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-            return pa.concat_tables([nothing, *pool.map(found, files)])
+            return pa.concat_tables([nothing, *pool.map(found, paths)])
     except (ArrowException, DeltaError, OSError):  # such as a type that one of the libraries does not know
         return None
 
 
-def _files(table: DeltaTable, where: str | None) -> dict[str, Fragment] | None:
-    """The files of a table by their paths below it; None where there are many, or large ones."""
+def _files(table: DeltaTable, where: str | None) -> list[str] | None:
+    """Paths of a table's files below it; None where they are many, or large."""
     folder = path_of(table)
     paths = [path.removeprefix(f"{folder}/") for path in files_of(table, where)]
     if len(paths) > MOST_FILES:
         return None
     system, root = open_folder(folder)
     found = system.get_file_info([f"{root}/{path}" for path in paths])
-    if sum(each.size or 0 for each in found) > MOST_BYTES:
-        return None
-    return {path: _FORMAT.make_fragment(f"{root}/{path}", system) for path in paths}
+    return None if sum(each.size or 0 for each in found) > MOST_BYTES else paths
 
 
-def _positions(file: Fragment, column: str, base: int | None) -> pa.ChunkedArray | pa.Array:
-    rows = file.count_rows()
-    counted = pa.nulls(rows, pa.int64()) if base is None else pa.array(base + np.arange(rows))
-    if column not in file.physical_schema.names:
-        return counted
-    written = file.scanner(columns=[column]).to_table()[column].cast(pa.int64())
+def _wanted_of(
+    file: pq.ParquetFile, wanted: pa.Array, column: str, base: int | None, columns: pa.Schema
+) -> pa.Table:
+    """The wanted rows of a file, with null in the columns that it was written without."""
+    there = set(file.schema_arrow.names)
+    parts = [columns.empty_table().add_column(0, _OFFSET, pa.array([], pa.int64()))]
+    first = 0
+    for group in range(file.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        counted = pa.nulls(rows, pa.int64()) if base is None else pa.array(base + first + np.arange(rows))
+        positions = _positions(file, group, column, counted) if column in there else counted
+        at = pc.indices_nonzero(pc.is_in(positions, value_set=wanted))
+        if len(at):
+            found = file.read_row_group(group, [name for name in columns.names if name in there]).take(at)
+            values = [
+                found[each.name].cast(each.type) if each.name in there else pa.nulls(len(at), each.type)
+                for each in columns
+            ]
+            part = pa.table([positions.take(at), *values], names=[_OFFSET, *columns.names])
+            parts.append(part)
+        first += rows
+    return pa.concat_tables(parts)
+
+
+def _positions(
+    file: pq.ParquetFile, group: int, column: str, counted: pa.Array
+) -> pa.ChunkedArray | pa.Array:
+    written = file.read_row_group(group, [column])[column].cast(pa.int64())
     return pc.coalesce(written, counted)

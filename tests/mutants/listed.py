@@ -84,8 +84,8 @@ MUTANTS = (
     Mutant(
         "an append without Spark leaves its transaction number out",
         "acker/core/delta.py",
-        ", commit_properties=once)",
-        ")",
+        "commit_properties=once, ",
+        "",
         (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
     ),
     Mutant(

@@ -195,6 +195,7 @@ def work(spark, store_uri):
         journal=Journal(Store(store_uri, "tried")),
         batch=batch,
         check=lambda rows: rows,
+        is_published=False,
         on_search=lambda: None,
         takes_back=False,
     )
