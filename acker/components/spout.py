@@ -25,8 +25,7 @@ from acker.journal.journal import Journal
 from acker.journal.replays import messages_of, positions_of
 from acker.spark.columns import root_id
 from acker.spark.streams import user_columns
-from acker.spouts import History, Spout
-from acker.spouts.base import ReadsFew
+from acker.spouts import History, ReadsFew, Spout
 from acker.spouts.few import MOST_MESSAGES
 
 GONE = "the source no longer holds this message"
@@ -115,7 +114,7 @@ class SpoutComponent(Component):
         planned = work.batch.input
         if not isinstance(planned, Replay) or planned.count > MOST_MESSAGES or work.is_published:
             return None
-        if not isinstance(self.source, ReadsFew):
+        if not isinstance(self.source, ReadsFew) or _reads_back_otherwise(self.source):
             return None
         wanted = messages_of(work.journal.store, work.batch)
         read = self.source.read_few(positions_of(wanted), history(work.journal, self.name))
@@ -171,6 +170,16 @@ def _as_in_stream(emissions: pl.DataFrame, read: pa.Table, batch: int, columns: 
             rows = rows.append_column(name, read[name].take(at))
     known = {field.name: field.type for field in columns}
     return rows if all(known.get(field.name) == field.type for field in rows.schema) else None
+
+
+def _reads_back_otherwise(source: ReadsFew) -> bool:
+    """Whether a subclass has a `read_positions` of its own, which an inherited `read_few` does not know."""
+    classes = type(source).__mro__
+    of_few, of_all = (
+        next((each for each in classes if name in vars(each)), object)
+        for name in ("read_few", "read_positions")
+    )
+    return not issubclass(of_few, of_all)
 
 
 def history(journal: Journal, spout: str) -> History:

@@ -1,6 +1,15 @@
 """Spouts: sources that can be read onwards and read back by position. One source a file."""
 
-from acker.spouts.base import Backlog, Committing, HasBacklog, History, Range, Spout, check_json
+from acker.spouts.base import (
+    Backlog,
+    Committing,
+    HasBacklog,
+    History,
+    Range,
+    ReadsFew,
+    Spout,
+    check_json,
+)
 from acker.spouts.delta import DeltaSpout
 from acker.spouts.files import FileSpout
 
@@ -12,6 +21,7 @@ __all__ = [
     "HasBacklog",
     "History",
     "Range",
+    "ReadsFew",
     "Spout",
     "check_json",
 ]

@@ -109,6 +109,7 @@ class DeltaSpout:
         if self.key is None:
             found = rows_by_id(table, wanted) if _tracks_rows(table) else None
         else:
+            self._check_key(schema_of(table))
             low, high = pc.min(wanted).as_py(), pc.max(wanted).as_py()
             where = f"{column_name(self.key)} BETWEEN {low} AND {high}"
             found = rows_by_key(table, self.key, wanted, where)

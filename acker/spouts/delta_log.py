@@ -58,7 +58,7 @@ def base_row_ids(table: DeltaTable) -> dict[str, int] | None:
         for version in range(newest + 1, table.version() + 1):
             actions = _actions(system, f"{log}/{version:020}.json")
             adds += [action["add"] for action in actions if "add" in action]
-    except (ArrowException, OSError):
+    except (ArrowException, OSError, ValueError):  # the last where a file is torn
         return None
     return {unquote(add["path"]): add["baseRowId"] for add in adds if add.get("baseRowId") is not None}
 

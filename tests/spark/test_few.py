@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker.components import spout as spout_component
+from acker.core.errors import SourceError
 from acker.core.events import State
 from acker.core.ids import root_ids
 from acker.core.schemas import stream
@@ -71,6 +72,8 @@ def test_rows_of_every_type_are_read_by_their_key_as_spark_reads_them(place, spa
         ).save(path)
     spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (later string)")
     spark.sql(f"INSERT INTO delta.`{path}` (id, later) VALUES (NULL, 'no key'), (-1, 'x'), (3, 'twice')")
+    spark.sql(f"INSERT INTO delta.`{path}` (id, b) VALUES (1000, -128)")
+    assert as_by_spark(spark, DeltaSpout(path, key="b"), asked(-128)) is not None  # there is no lower tinyint
     for key in ("id", "b"):
         found = as_by_spark(spark, DeltaSpout(path, key=key), asked(3, 70, -1, 100))
         assert found is not None
@@ -102,6 +105,8 @@ def test_rows_are_read_by_their_row_ids_as_spark_reads_them_whatever_has_been_do
         assert found is not None, change
         counts.append(len(found))
     assert counts[:4] == [3, 4, 4, 3]
+    Path(path, "_delta_log", "_last_checkpoint").write_text("{torn")
+    assert spout.read_few(wanted, NO_HISTORY) is None
 
 
 def test_lines_of_text_are_read_as_spark_reads_them(place, spark):
@@ -141,6 +146,33 @@ def test_what_one_process_had_better_leave_is_left_to_spark(place, spark, monkey
     monkeypatch.undo()
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     assert spout.read_few(asked(1), NO_HISTORY) is None
+
+
+def test_a_key_that_is_gone_or_no_integer_any_more_is_an_error_and_no_message_is_lost(place, spark):
+    path = place.path("table")
+    spark.sql("SELECT id, CAST(id AS string) AS text FROM range(3)").write.format("delta").save(path)
+    for key, why in (("gone", "is not there"), ("text", "is of type string")):
+        with pytest.raises(SourceError, match=why):
+            DeltaSpout(path, key=key).read_few(asked(1), NO_HISTORY)
+
+
+class Louder(DeltaSpout):
+    """Reads messages back in its own way."""
+
+    def read_positions(self, spark, positions, history):
+        return super().read_positions(spark, positions, history).withColumn("word", F.lit("LOUD"))
+
+
+def test_a_subclass_that_reads_back_in_its_own_way_is_asked_for_that(place):
+    topology = Topology("shop")
+    words = topology.spout("words", Louder(place.add("words", id=[1], word=["quiet"]), key="id"))
+    topology.publish(topology.bolt(words, name="same")(lambda tuples: tuples), to=place.path("same"))
+    run = place.run(topology)
+    drain(run, sleep=place.clock.advance)
+    assert place.rows("same") == [(1, "quiet")]
+    replay_by_hand(run, Selection(states=(State.ACKED,), spout="words"), "why", "somebody")
+    drain(run, sleep=place.clock.advance)
+    assert place.rows("same") == [(1, "LOUD")]
 
 
 @pytest.mark.parametrize("most", [few.MOST_MESSAGES, pytest.param(0, marks=pytest.mark.extended)])
