@@ -230,6 +230,7 @@ def test_a_policy_of_airflows_puts_a_callback_on_the_checks(tmp_path):
     assert sorted(found["alerts"]) == ["branches.acker", "branches.run"]
 
 
+@pytest.mark.extended
 def test_a_topology_that_does_not_import_is_an_import_error_and_leaves_the_others_alone(tmp_path):
     found = read_dags(tmp_path, "branches:topologie,missing:topology,branches:topology")
     assert {name.split(".")[0] for name in found["graph"]} == {"branches"}

@@ -28,7 +28,6 @@ def read(spark, broker, records, scheme, **more):
     return [tuple(row) for row in rows]
 
 
-@pytest.mark.extended
 def test_records_of_one_schema_are_columns_and_what_is_none_is_failed_for_good(broker, topic, spark):
     one = topic()
     huge = b"\x02\x02\xfc\xff\xff\xff\x0f"  # a text of 2 GB, which is not there
@@ -43,7 +42,6 @@ def test_records_of_one_schema_are_columns_and_what_is_none_is_failed_for_good(b
     ]
 
 
-@pytest.mark.extended
 def test_a_record_that_names_its_schema_is_read_as_the_columns_that_are_wanted(broker, topic, spark):
     schemas = {
         1: {"schema": ORDER},
@@ -77,7 +75,6 @@ def test_a_record_that_names_its_schema_is_read_as_the_columns_that_are_wanted(b
     ]
 
 
-@pytest.mark.extended
 def test_bytes_that_could_be_any_schema_are_failed_and_what_most_records_name_is_read(broker, topic, spark):
     one = topic()
     one.add(*(b"\x00" + number.to_bytes(4, "big") for number in range(100, 300)))
@@ -93,7 +90,6 @@ def test_bytes_that_could_be_any_schema_are_failed_and_what_most_records_name_is
     assert found[200:] == [(None, None, 1, "tea")] * 2
 
 
-@pytest.mark.extended
 def test_a_registry_may_want_a_login_and_is_named_where_it_refuses(broker, topic, spark, monkeypatch):
     one = topic()
     one.add(b"\x00\x00\x00\x00\x01" + TEA)

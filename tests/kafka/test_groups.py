@@ -14,7 +14,6 @@ from tests.kit.stops import Stop, stopping_at
 from tests.kit.waiting import wait_for
 
 
-@pytest.mark.extended
 def test_each_fold_commits_up_to_the_first_message_that_is_not_settled(place, broker, topic):
     one = topic(partitions=2)
     one.add(*(f'{{"id": {n}}}' for n in (1, 3, 2, 5)))
@@ -38,7 +37,6 @@ def test_each_fold_commits_up_to_the_first_message_that_is_not_settled(place, br
     assert groups.committed(Cluster(broker.servers), f"{one.name}-watched") == at
 
 
-@pytest.mark.extended
 def test_a_group_with_members_is_told_and_the_fold_stands(place, broker, topic, caplog):
     one = topic()
     one.add('{"id": 1}')
@@ -57,7 +55,6 @@ def test_a_group_with_members_is_told_and_the_fold_stands(place, broker, topic, 
     assert seen(broker, group, one.name) == [1]
 
 
-@pytest.mark.extended
 def test_what_a_fold_that_was_cut_short_did_not_tell_the_group_the_next_one_does(place, broker, topic):
     one = topic()
     one.add('{"id": 1}')

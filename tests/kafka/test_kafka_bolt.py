@@ -29,7 +29,6 @@ def states(run):
     return [(row["state"], row["reason"]) for row in found]
 
 
-@pytest.mark.extended
 def test_a_tuple_is_acked_when_the_brokers_have_it(place, broker, topic):
     one = topic()
     place.add("numbers", n=[1, 2], word=["x", "y"])
@@ -43,7 +42,6 @@ def test_a_tuple_is_acked_when_the_brokers_have_it(place, broker, topic):
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
 def test_topic_key_and_value_are_methods_where_a_class_gives_them(place, broker, topic):
     name = topic().name
     place.add("numbers", n=[1, 2])
@@ -68,7 +66,6 @@ def test_what_the_brokers_do_not_take_fails_its_message(place, broker, topic):
     assert states(run)[1][1].startswith("Kafka does not take it: ")
 
 
-@pytest.mark.extended
 def test_where_no_broker_answers_the_batch_is_held_and_no_message_fails(place, broker, topic):
     place.add("numbers", n=[1])
     nowhere = sending(place, broker, topic="t", settings=lambda self: {"bootstrap.servers": "127.0.0.1:1"})
@@ -82,7 +79,6 @@ def test_where_no_broker_answers_the_batch_is_held_and_no_message_fails(place, b
     assert states(run) == [("acked", None)]
 
 
-@pytest.mark.extended
 def test_fire_and_forget_acks_without_waiting(place, broker):
     place.add("numbers", n=[1])
     run = sending(

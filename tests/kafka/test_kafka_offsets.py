@@ -85,7 +85,6 @@ def test_a_broker_that_does_not_answer_is_named(monkeypatch):
         rows(reader("127.0.0.1:9"), ("orders", 0, 7, 0))
 
 
-@pytest.mark.extended
 def test_what_is_read_back_is_what_was_read(broker, topic, spark):
     one, two = topic(partitions=2), topic()
     one.add('{"id": 1}', "no json", key="k", headers=[("by", b"a"), ("by", b"\xff")], timestamp=1_000)

@@ -122,7 +122,6 @@ def test_what_was_deleted_unread_stops_the_spout_or_is_counted(broker, topic):
     assert lenient.backlog(after(first, second)) == told
 
 
-@pytest.mark.extended
 def test_scattered_offsets_are_read_back_and_no_others(broker, topic, spark):
     one = topic(partitions=2)
     for partition in (0, 1):
@@ -220,7 +219,6 @@ def test_records_become_columns_and_what_does_not_parse_is_failed_for_good(broke
     assert read(pairs, spark, planned, "name", "value")[3] == ("0", 3, "k", None)
 
 
-@pytest.mark.extended
 def test_topics_may_have_columns_of_their_own_and_messages_their_metadata(broker, topic, spark):
     one, two = topic(), topic()
     one.add('{"id": 1}', headers=[("by", b"a"), ("by", b"\xff")], timestamp=1_000)

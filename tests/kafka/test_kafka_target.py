@@ -43,7 +43,6 @@ def test_tuples_of_acked_messages_are_records_with_message_and_attempt(place, br
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
 def test_topic_key_and_value_are_expressions_and_a_null_topic_sends_nothing(place, broker, topic):
     small, large = topic(), topic()
     where = f"CASE WHEN n < 10 THEN '{small.name}' WHEN n < 100 THEN '{large.name}' END"
@@ -104,7 +103,6 @@ def test_a_fold_of_many_parts_goes_on_where_it_was_cut_short(place, broker, topi
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
 def test_what_a_replay_of_an_acked_message_publishes_comes_beside_the_former(place, broker, topic):
     one = topic()
     words = Words(place.folder, KafkaTarget(broker.servers, one.name, key="word", value="word"))
@@ -123,7 +121,6 @@ def test_what_a_replay_of_an_acked_message_publishes_comes_beside_the_former(pla
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
 def test_a_compacted_topic_holds_what_the_table_of_a_running_aggregate_holds(place, broker, topic):
     one = topic(cleanup_policy="compact")
     counts = KafkaTarget(broker.servers, one.name, key="word")
@@ -145,7 +142,6 @@ def test_a_compacted_topic_holds_what_the_table_of_a_running_aggregate_holds(pla
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
 def test_a_topic_that_is_added_to_a_table_gets_what_changes_and_a_tombstone_of_a_row_that_is_gone(
     place, broker, topic
 ):
@@ -178,7 +174,6 @@ def test_a_topic_that_is_added_to_a_table_gets_what_changes_and_a_tombstone_of_a
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
 def test_two_clients_that_publish_the_same_fold_at_once_send_it_once(place, broker, topic):
     one = topic()
     words = Words(place.folder, KafkaTarget(broker.servers, one.name, value="word"))
@@ -194,7 +189,6 @@ def test_two_clients_that_publish_the_same_fold_at_once_send_it_once(place, brok
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
 def test_a_client_that_a_later_fold_overtook_sends_nothing(place, broker, topic, monkeypatch):
     one = topic()
     words = Words(place.folder, KafkaTarget(broker.servers, one.name, value="word"))
@@ -217,7 +211,6 @@ def test_a_client_that_a_later_fold_overtook_sends_nothing(place, broker, topic,
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
 def test_two_streams_are_published_to_one_topic(place, broker, topic):
     one = topic()
     target = KafkaTarget(broker.servers, one.name, value="word")
@@ -323,7 +316,6 @@ def killing(broker, each, records):
         yield record
 
 
-@pytest.mark.extended
 def test_without_transactions_each_record_is_there_at_least_once(place, broker, topic):
     one = topic()
     words = Words(place.folder, KafkaTarget(broker.servers, one.name, value="word", exactly_once=False))
@@ -335,7 +327,6 @@ def test_without_transactions_each_record_is_there_at_least_once(place, broker, 
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
 def test_a_record_of_10_mb_goes_from_topic_to_topic(place, broker, topic):
     here, there = (topic(max_message_bytes="12000000") for _ in range(2))
     producer = Producer({"bootstrap.servers": broker.servers, "message.max.bytes": 12_000_000})

@@ -41,7 +41,6 @@ def test_what_failed_is_read_back_and_published_once(place, broker, topic):
     assert (position["source_partition"], position["committed_upto"]) == (f"{one.name}-0", 6)
 
 
-@pytest.mark.extended
 def test_what_is_gone_before_its_replay_is_lost_with_the_reason(place, broker, topic):
     one = topic(cleanup_policy="compact,delete", segment_ms="100", min_cleanable_dirty_ratio="0.01")
     for n in (2, 4, 6):

@@ -28,7 +28,7 @@ def folded(place, words):
     return run
 
 
-@pytest.mark.parametrize("when", [pytest.param(each, marks=pytest.mark.extended) for each in WHEN])
+@pytest.mark.parametrize("when", WHEN)
 def test_a_publisher_that_is_killed_leaves_no_record_twice_and_none_out(when, place, broker, topic, remote):
     one = topic()
     words = Words(place.folder, KafkaTarget(broker.servers, one.name, value="word"))
@@ -40,7 +40,6 @@ def test_a_publisher_that_is_killed_leaves_no_record_twice_and_none_out(when, pl
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize(
     "moments",
     [

@@ -61,7 +61,6 @@ def files_with(folder: Path, text: str) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
-@pytest.mark.extended
 def test_a_login_over_tls_reads_and_its_password_is_nowhere(place, broker, monkeypatch, caplog, settings):
     broker.create("secured").add("tea", "milk")
     named(monkeypatch, broker)
@@ -87,7 +86,6 @@ def test_a_login_over_tls_reads_and_its_password_is_nowhere(place, broker, monke
     assert files_with(place.folder, SECRET) + files_with(settings.home, SECRET) == []
 
 
-@pytest.mark.extended
 def test_scram_reads_as_well_and_a_wrong_password_is_an_error_without_it(broker, monkeypatch, spark):
     broker.create("scrammed").add("tea")
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)

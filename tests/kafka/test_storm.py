@@ -47,7 +47,6 @@ def _filled(case, values):
     return case
 
 
-@pytest.mark.extended
 def test_zero_retries_and_all_fail_commits_all(case):
     found = case(*"0123", failing="0123", limit=0)
     run_cycle(found.run)
@@ -78,7 +77,6 @@ def test_a_gap_that_was_never_emitted_does_not_hold_the_commit_back(case):
     assert (found.committed(), [offset for offset, _ in found.emissions()]) == ([10], [0, 1, 2, 3, 4, 8, 9])
 
 
-@pytest.mark.extended
 def test_a_partition_at_its_limit_does_not_block_another(place, broker, topic):
     found = Case(place, broker, topic(partitions=2), partition_rows=2)
     found.records.add(*"abcdef")
@@ -89,7 +87,6 @@ def test_a_partition_at_its_limit_does_not_block_another(place, broker, topic):
     assert found.committed(2) == [6, 1]
 
 
-@pytest.mark.extended
 def test_attempts_are_retries_and_one_and_then_the_offset_is_committed(case):
     found = case("0", "1", failing="0", limit=2)
     drain(found.run, sleep=found.place.clock.advance)

@@ -47,6 +47,7 @@ def test_an_order_and_its_payment_wait_for_each_other():
     assert result.held == [{**order, "order_id": 2}, {"payment_id": 8, "order_id": 3, "cents": 50}]
 
 
+@pytest.mark.extended
 def test_what_is_paid_is_revenue():
     result = run_topology(
         topology,

@@ -127,6 +127,7 @@ def test_columns_that_no_stream_can_have_are_refused_and_nothing_is_written(plac
     assert audit_report(run.topology, run.store).emitted == 0
 
 
+@pytest.mark.extended
 def test_a_type_that_the_log_cannot_read_is_refused_before_it_is_written(place):
     source = place.add("source", id=[1])
     topology = Topology("variants")

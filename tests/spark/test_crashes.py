@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pyspark.sql import functions as F
 
 from acker.components.anchors import fail_when
@@ -35,6 +36,7 @@ def verdict(run):
     return found.verdict, found.emitted, found.acked, found.unpublished, found.recovered
 
 
+@pytest.mark.extended
 def test_a_run_that_is_stopped_at_every_step_ends_as_one_that_was_not(place):
     place.add("numbers", id=[1, 2, 3])
     outage = Path(place.path("outage"))

@@ -180,6 +180,7 @@ def test_without_an_unfinished_batch_there_is_nothing_to_give_up(switched):
         give_up(run, run.topology.components["doubled"], "because")
 
 
+@pytest.mark.extended
 def test_a_task_says_how_many_messages_its_bolt_failed_and_why(place, caplog):
     place.add("numbers", id=[1, 2, 3, 4])
     topology = Topology("failing")

@@ -54,6 +54,7 @@ def odd_fails(place, spout: Lists) -> Topology:
     return topology
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "described",
     [

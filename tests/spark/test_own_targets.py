@@ -79,6 +79,7 @@ def run(place):
     return place.run(topology)
 
 
+@pytest.mark.extended
 def test_a_target_of_ones_own_holds_each_fold_once_and_is_audited_and_traced(place, run):
     target = run.topology.publications["same"].target
     run_cycle(run)

@@ -293,6 +293,7 @@ def test_messages_of_several_streams_are_complete_and_published_once(shared):
     assert (result.emitted, result.acked, result.passed) == (12, 12, True)
 
 
+@pytest.mark.extended
 def test_a_tuple_that_one_task_of_all_holds_back_stays_open(place, states):
     class Lazy(RichBolt):
         def prepare(self, context):

@@ -467,6 +467,7 @@ def csv(place, text, **options):
     return spout, spout.next_range(place.spark, after(), 100)
 
 
+@pytest.mark.extended
 def test_rows_of_csv_are_messages_at_their_lines_and_read_back_by_these(place, spark):
     text = b'\xef\xbb\xbfID,"name"\r\n1,a\r\n\r\n2,"b, ""c"""\r\n3,\r\n4,""\r\n'
     spout, planned = csv(place, text)
@@ -500,6 +501,7 @@ def test_rows_of_csv_that_do_not_parse_are_failed(place, spark):
     assert messages(found.where("_kind IS NULL"), "id", "name") == [("a.csv", 5, 3, "d")]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("text", "failed", "good"),
     [
@@ -546,6 +548,7 @@ def test_a_row_of_csv_that_is_failed_is_a_dead_letter_and_a_replay_reads_it_agai
     assert (place.rows("same"), audit_report(topology, run.store).verdict) == ([(1, "a"), (2, "c")], "pass")
 
 
+@pytest.mark.extended
 def test_rows_of_parquet_files_are_messages(place, spark):
     root = place.folder / "parquet"
     (root / "day=1").mkdir(parents=True)

@@ -212,6 +212,7 @@ def test_reset_timeout(place, states):
     assert states(run)[:3] == [(1, 1, "pending"), (2, 1, "timed_out"), (2, 2, "retrying")]
 
 
+@pytest.mark.extended
 def test_disable_tuple_timeout(place, states):
     feeder, run = timed(place, AckEveryOther, message_timeout=None)
     fed([feeder], run, feeder, feeder)
@@ -288,6 +289,7 @@ def test_retry_service_refuses_an_initial_delay_above_the_cap():
         ExponentialBackoff(initial_seconds=500, cap_seconds=2)
 
 
+@pytest.mark.extended
 def test_inactive_topology(place, states):
     feeder, run = timed(place, Ack)
     feeder.feed()

@@ -116,6 +116,7 @@ def test_the_audit_of_a_finished_topology_passes(diamond):
     )
 
 
+@pytest.mark.extended
 def test_streams_without_statistics_are_counted_row_by_row(place, states):
     topology = Topology("plain", batch_rows=2)
     numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1, 2, 3]), key="id"))
@@ -139,6 +140,7 @@ def test_messages_that_were_lost_before_they_were_emitted_take_no_room(place):
     assert (run_spout(run, lines), room_for_new(topology, run.snapshot(), "lines")) == ((1, 2, 0), 3)
 
 
+@pytest.mark.extended
 def test_a_late_fail_of_one_attempt_is_not_one_of_the_next(place, states):
     topology = Topology("late", retry=ExponentialBackoff(initial_seconds=60))
     numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))

@@ -70,6 +70,7 @@ def test_a_bolt_that_was_removed_costs_its_messages_once(place, pending):
     assert acked(run, "tens") == [(11,), (12,), (13,)]
 
 
+@pytest.mark.extended
 def test_a_bolt_that_was_renamed_is_one_that_is_gone_and_one_that_is_new(place, pending, states):
     run = place.run(build(POLARS, place, {"tens": ("numbers",), "totals": ("tens",)}))
     drain(run)
@@ -85,6 +86,7 @@ def test_a_bolt_with_another_function_goes_on_where_the_other_was(place, pending
     assert failed(run) == []
 
 
+@pytest.mark.extended
 def test_what_waited_for_a_bolt_that_reads_something_else_now_fails_and_is_replayed(place, pending, states):
     run = place.run(build(POLARS, place, {"tens": ("numbers",), "hundreds": ("numbers",)}))
     drain(run)
@@ -97,6 +99,7 @@ def test_what_waited_for_a_bolt_that_reads_something_else_now_fails_and_is_repla
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_a_bolt_that_reads_a_stream_again_takes_nothing_twice(place, pending, states):
     drain(pending)
     place.add("numbers", id=[3])
@@ -123,6 +126,7 @@ def test_a_bolt_that_comes_back_before_a_fold_goes_on_as_if_it_had_been_there(pl
     assert acked(pending, "hundreds") == [(111,), (112,)]  # number 3 was planned without `hundreds`
 
 
+@pytest.mark.extended
 def test_a_bolt_that_comes_back_takes_only_what_was_emitted_for_it_since(place, pending, states):
     fold(place.run(build(POLARS, place, {"tens": ("numbers",)})))
     drain(pending)
@@ -134,6 +138,7 @@ def test_a_bolt_that_comes_back_takes_only_what_was_emitted_for_it_since(place, 
     assert audit_report(pending.topology, pending.store).passed
 
 
+@pytest.mark.extended
 def test_a_bolt_that_comes_back_to_a_retirement_that_was_only_planned_carries_it_out(place, pending, states):
     shorter = build(POLARS, place, {"tens": ("numbers",)})
     with pytest.raises(Stop):
@@ -163,6 +168,7 @@ def test_a_batch_of_a_bolt_that_is_gone_is_logged_as_it_is_if_it_was_written(pla
     assert (states(run), failed(run)) == ([(1, 1, "acked"), (2, 1, "acked")], [])
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("step", "again"), [("planned", True), ("written", False)], ids=["only planned", "written"]
 )
@@ -182,6 +188,7 @@ def test_a_batch_with_what_its_bolt_no_longer_reads_ends_and_the_bolt_goes_on(
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.extended
 def test_what_a_bolt_that_is_gone_had_written_for_another_that_is_gone_fails_too(place, pending, states):
     place.add("numbers", id=[3])
     advance(pending, "numbers")
@@ -220,6 +227,7 @@ def test_a_change_that_is_stopped_at_every_step_ends_as_one_that_was_not(place, 
     assert (states(run), acked(run, "totals")) == (AGAIN, [(10_011,), (10_012,)])
 
 
+@pytest.mark.extended
 def test_two_folds_at_once_retire_once(place, pending, states):
     run = place.run(build(POLARS, place, {"tens": ("numbers",)}))
     other = replace(run, run_id="other")
@@ -231,6 +239,7 @@ def test_two_folds_at_once_retire_once(place, pending, states):
     assert (states(run), acked(run, "tens")) == (AGAIN, [(11,), (12,)])
 
 
+@pytest.mark.extended
 def test_a_first_batch_that_fails_without_a_write_leaves_no_bolt_waiting(place, states):
     place.add("numbers", id=[1])
     place.add("others", id=[2])
@@ -246,6 +255,7 @@ def test_a_first_batch_that_fails_without_a_write_leaves_no_bolt_waiting(place, 
     assert acked(run, "hundreds") == [(112,)]
 
 
+@pytest.mark.extended
 def test_nothing_is_trimmed_that_is_yet_to_be_retired(place, pending):
     place.clock.advance(2 * 86_400)
     fold(pending)

@@ -125,6 +125,7 @@ def test_what_javas_client_cannot_take_is_refused(given, said):
         java_options({"bootstrap.servers": "b:9092", **given})
 
 
+@pytest.mark.extended
 def test_a_task_asks_airflow_for_its_connections(monkeypatch):
     text = json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}})
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", text)

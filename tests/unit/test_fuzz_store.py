@@ -120,6 +120,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@pytest.mark.extended
 @given(row=st.fixed_dictionaries(VALUES))
 @settings(derandomize=True, deadline=None, max_examples=15)
 def test_any_event_is_refused_or_leaves_a_store_that_answers(first, tmp_path_factory, row):

@@ -44,6 +44,7 @@ def plan_all(store, component, run_id, start, answers):
         answers.put((component, number, journal.append(batch(component, number, run_id)).run_id))
 
 
+@pytest.mark.extended
 def test_of_processes_that_plan_one_number_one_wins_and_all_follow_it(journal):
     spawned = multiprocessing.get_context("spawn")  # deltalake's threads do not outlive a fork
     start, answers = spawned.Barrier(4), spawned.Queue()

@@ -5,6 +5,8 @@ import pty
 import subprocess
 import sys
 
+import pytest
+
 from tests.kit import ROOT
 
 PROGRAM = """
@@ -41,6 +43,7 @@ def on_a_terminal(program):
     return [line.rsplit("\x1b[2K")[-1].rstrip("\r") for line in written.decode().split("\n")]
 
 
+@pytest.mark.extended
 def test_what_is_printed_beside_a_bar_has_lines_of_its_own():
     lines = on_a_terminal(PROGRAM)
     told = ["by logging", "by a library of C", "by print", "fold 1: 3 acked", "after"]
