@@ -19,10 +19,10 @@ check: setup ## Lint, format, types, and which room imports which
 test: setup ## Tests that hold every guarantee; with ARGS all that it names, for it goes to pytest
 	$(if $(ARGS),$(python) -m pytest --extended $(ARGS),@scripts/test.sh)
 
-test-all: setup ## All tests but for the rare faults, as before a change goes in
+test-all: setup ## All tests but for rare faults and variants, as before a change goes in
 	@scripts/test.sh --extended
 
-test-faults: setup ## Every fault, of which the others try a part; with ARGS those that it names
+test-faults: setup ## Every fault and variant, of which the others try a part; with ARGS the faults that it names
 	$(if $(ARGS),$(python) -m pytest tests/faults --extended --all-faults $(ARGS),@scripts/test.sh --extended --all-faults)
 
 mutants: setup ## Deliberate bugs, each of which a test must catch; ARGS chooses some by words

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests in parts side by side, since none keeps two cores busy; with --all-faults those of every
-# fault. Options go to pytest:
+# fault, and what is marked thorough elsewhere. Options go to pytest:
 #
 #     scripts/test.sh --extended
 #
@@ -58,6 +58,7 @@ set -m # each part is a process group, and does not ignore SIGINT
 if [[ " $* " == *" --all-faults "* ]]; then
     run crashes tests/faults/test_crash_points.py "$@"
     run others tests/faults --ignore=tests/faults/test_crash_points.py "$@"
+    run variants -m thorough --ignore=tests/faults "$@"
 else
     run faults tests/faults "$@"
     run kafka,small tests/kafka tests/model tests/store tests/unit "$@"

@@ -1,7 +1,7 @@
 """Fixtures that every tier may use, and what a run leaves out.
 
 All tests share one Spark server, which ends with the test run. Tests that are marked `extended` run with
-`--extended` only.
+`--extended` only, those that are marked `thorough` with `--all-faults` only.
 """
 
 import os
@@ -20,12 +20,12 @@ from acker.testing.session import SHORT_LIVED
 from tests.kit.places import ODD, Place, make_empty_store, states
 from tests.kit.servers import remote_of, settings_of
 
-left_out = pytest.StashKey[int]()
+left_out = pytest.StashKey[dict[str, int]]()  # make target that runs them too -> how many tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--extended", action="store_true", help="also the tests marked extended")
-    parser.addoption("--all-faults", action="store_true", help="also the cases marked thorough")
+    parser.addoption("--all-faults", action="store_true", help="also the tests marked thorough")
     parser.addoption("--home", help="folder of a Spark server that runs already, to be used and left alone")
     parser.addoption(
         "--record-points", action="store_true", help="write down the crash points that are found"
@@ -39,17 +39,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    extended = (
-        [] if config.getoption("--extended") else [i for i in items if i.get_closest_marker("extended")]
-    )
-    config.stash[left_out] = len(extended)
-    config.hook.pytest_deselected(items=extended)
-    items[:] = [item for item in items if item not in extended]
+    thorough = set() if config.getoption("--all-faults") else marked(items, "thorough")
+    extended = set() if config.getoption("--extended") else marked(items, "extended") - thorough
+    config.stash[left_out] = {"test-all": len(extended), "test-faults": len(thorough)}
+    config.hook.pytest_deselected(items=[item for item in items if item in extended | thorough])
+    items[:] = [item for item in items if item not in extended | thorough]
+
+
+def marked(items: list[pytest.Item], name: str) -> set[pytest.Item]:
+    return {item for item in items if item.get_closest_marker(name)}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if count := config.stash.get(left_out, 0):
-        terminalreporter.line(f"{count} tests were left out. make test-all runs them too.")
+    for target, count in config.stash.get(left_out, {}).items():
+        if count:
+            terminalreporter.line(f"{count} tests were left out. make {target} runs them too.")
 
 
 @pytest.fixture(scope="session")

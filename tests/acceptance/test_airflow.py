@@ -260,7 +260,7 @@ def test_a_large_replay_is_done_once_it_is_approved(airflow):
     assert ("admin", "a mended bug", 4) in requests(airflow)
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_an_outage_of_three_timeouts_brings_no_replays(airflow):
     write_deltalake(str(airflow.folder / "numbers"), pa.table({"id": [5, 6]}), mode="append")
     session = connect(airflow.stack.settings)
@@ -286,7 +286,7 @@ def test_an_outage_of_three_timeouts_brings_no_replays(airflow):
     assert query("SELECT * FROM t WHERE state = 'timed_out'", t=store(airflow).require("ledger")) == []
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_busy_database_is_waited_for(airflow):
     hold, pid = airflow.folder / "hold", airflow.folder / "pid"
     pid.unlink(missing_ok=True)

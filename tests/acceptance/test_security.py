@@ -165,7 +165,7 @@ def answer(port: int) -> str:
     return told.decode().splitlines()[0]
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_token_of_ones_own_takes_the_place_of_the_generated_one(tmp_path: Path):
     names = {"PIPELINE_HOME": str(tmp_path), "PIPELINE_DRIVER_MEMORY": "1g"}
     given = Settings.from_env(names | {TOKEN: "kept to oneself"})

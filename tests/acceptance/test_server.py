@@ -125,7 +125,7 @@ def test_a_killed_owner_leaves_no_server(own_home):
     assert not is_listening("127.0.0.1", running.port)
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_an_owner_that_is_told_to_end_stops_its_server_first(own_home):
     owner = python(own_home, OWN_AND_WAIT)
     assert owner.stdout is not None
@@ -148,7 +148,7 @@ def test_paths_may_hold_spaces_and_commas(own_home, tmp_path):
     assert told == "3\n"
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_plain_python_udf_over_a_delta_scan_answers(environment, store_uri):
     command = [sys.executable, "-c", UDF_OVER_DELTA, f"{store_uri}/numbers"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)

@@ -70,6 +70,7 @@ def test_the_example_of_the_page_passes_and_leaves_nothing_behind(project):
     assert list(project.temporary.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_the_server_as_well(project):
     (project.folder / "test_blocked.py").write_text(BLOCKED)
     process = project.pytest("-s", "test_blocked.py")

@@ -1,11 +1,11 @@
-"""How much of the faults is tried, and a summary line for each kind of them.
+"""A summary line for each kind of faults, with how many were tried.
 
 Each module of this folder is a kind of fault, which its `KIND` names, and each of its tests a case of that
-kind. Cases that are marked `thorough` run with `--all-faults` only, those that are marked `extended` with
-`--extended`.
+kind.
 """
 
 from collections import Counter
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -33,17 +33,15 @@ def module(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def marked(items: list[pytest.Item], name: str) -> list[pytest.Item]:
-    return [item for item in items if item.get_closest_marker(name)]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    config.stash[kinds] = {module(i.nodeid): i.module.KIND for i in items if hasattr(i.module, "KIND")}
-    thorough = [] if config.getoption("--all-faults") else marked(items, "thorough")
-    extended = [] if config.getoption("--extended") else marked(items, "extended")  # `tests/conftest.py`
-    config.stash[left_out] = Counter(module(item.nodeid) for item in {*thorough, *extended})
-    config.hook.pytest_deselected(items=thorough)
-    items[:] = [item for item in items if item not in thorough]
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    found = [item for item in items if hasattr(item.module, "KIND")]
+    config.stash[kinds] = {module(item.nodeid): item.module.KIND for item in found}
+    yield
+    left = set(found) - set(items)
+    config.stash[left_out] = Counter(module(item.nodeid) for item in left)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

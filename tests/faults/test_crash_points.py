@@ -69,7 +69,11 @@ EXEMPT = {
 
 
 def kills(victim: Literal["client", "server"]) -> list[Any]:
-    """Each moment of each point. One of every kind of effect is not thorough, a client's moments by turns."""
+    """Each moment of each point.
+
+    One of every kind of effect is not thorough, a client's moments by turns. Of a server these are those of
+    one scenario.
+    """
     kinds: set[str] = set()
     found = []
     last = {(point.scenario, point.task): point for point in recorded_points()}
@@ -85,7 +89,8 @@ def kills(victim: Literal["client", "server"]) -> list[Any]:
         kind = point.label.partition(":")[0]
         often = moments[len(kinds) % len(moments)] if victim == "client" else "within"
         for moment in moments:
-            found.append(case(Kill(point, moment, victim), is_rare=moment != often or kind in kinds))
+            is_rare = moment != often or kind in kinds or (victim == "server" and point.scenario != "retried")
+            found.append(case(Kill(point, moment, victim), is_rare))
         kinds.add(kind)
     return found
 

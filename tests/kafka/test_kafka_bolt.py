@@ -66,6 +66,7 @@ def test_what_the_brokers_do_not_take_fails_its_message(place, broker, topic):
     assert states(run)[1][1].startswith("Kafka does not take it: ")
 
 
+@pytest.mark.thorough
 def test_where_no_broker_answers_the_batch_is_held_and_no_message_fails(place, broker, topic):
     place.add("numbers", n=[1])
     nowhere = sending(place, broker, topic="t", settings=lambda self: {"bootstrap.servers": "127.0.0.1:1"})

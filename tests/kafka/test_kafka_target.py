@@ -268,7 +268,7 @@ def test_a_topic_that_is_not_there_holds_the_batch(place, broker):
     assert len(received(broker.servers, "never_made")) == 1
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_while_the_broker_is_down_nothing_is_published_and_the_next_run_goes_on(place, tmp_path):
     with running_broker(tmp_path / "broker") as broker:
         one = broker.create("words")
@@ -327,6 +327,7 @@ def test_without_transactions_each_record_is_there_at_least_once(place, broker, 
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.thorough
 def test_a_record_of_10_mb_goes_from_topic_to_topic(place, broker, topic):
     here, there = (topic(max_message_bytes="12000000") for _ in range(2))
     producer = Producer({"bootstrap.servers": broker.servers, "message.max.bytes": 12_000_000})

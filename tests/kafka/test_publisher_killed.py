@@ -16,6 +16,7 @@ WHEN = {
     "after the commit": [Moment("commit_transaction", is_after=True)],
     "before the commit twice": [Moment("commit_transaction"), Moment("commit_transaction")],
 }
+THOROUGH = ("after the marker", "after the commit")
 
 
 def folded(place, words):
@@ -28,7 +29,9 @@ def folded(place, words):
     return run
 
 
-@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize(
+    "when", [pytest.param(when, marks=[pytest.mark.thorough] if when in THOROUGH else []) for when in WHEN]
+)
 def test_a_publisher_that_is_killed_leaves_no_record_twice_and_none_out(when, place, broker, topic, remote):
     one = topic()
     words = Words(place.folder, KafkaTarget(broker.servers, one.name, value="word"))
@@ -43,7 +46,7 @@ def test_a_publisher_that_is_killed_leaves_no_record_twice_and_none_out(when, pl
 @pytest.mark.parametrize(
     "moments",
     [
-        pytest.param([Moment("commit_transaction")], id="before"),
+        pytest.param([Moment("commit_transaction")], id="before", marks=pytest.mark.thorough),
         pytest.param(
             [
                 Moment("commit_transaction", is_after=True),

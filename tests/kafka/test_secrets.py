@@ -86,6 +86,7 @@ def test_a_login_over_tls_reads_and_its_password_is_nowhere(place, broker, monke
     assert files_with(place.folder, SECRET) + files_with(settings.home, SECRET) == []
 
 
+@pytest.mark.thorough
 def test_scram_reads_as_well_and_a_wrong_password_is_an_error_without_it(broker, monkeypatch, spark):
     broker.create("scrammed").add("tea")
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
@@ -112,7 +113,7 @@ def read_twice(spark, spout):
     return [[row["value"] for row in each.collect()] for each in (found, again)]
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_certificate_of_the_client_reads_and_its_key_is_nowhere(tmp_path, monkeypatch, spark, settings):
     files = client_certificate(tmp_path / "ada")
     trusted = trusting(files["ssl.certificate.location"])
@@ -124,7 +125,7 @@ def test_a_certificate_of_the_client_reads_and_its_key_is_nowhere(tmp_path, monk
     assert files_with(settings.home, key) == []
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_tokens_of_an_endpoint_read_and_their_secret_is_nowhere(tmp_path, monkeypatch, spark, settings):
     issuer = Issuer(tmp_path / "issuer", SECRET)
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.keys.as_uri()}"

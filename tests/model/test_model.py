@@ -16,9 +16,10 @@ _STATES = 10_000
 
 
 def _by_turns(all_of_them: Iterable[Any], name: Callable[[Any], str]) -> Iterator[Any]:
-    """Cases of a test, of which three of four are extended."""
+    """Cases of a test, of which every second one is thorough, and every fourth extended."""
+    turns = ([], [pytest.mark.thorough], [pytest.mark.extended], [pytest.mark.thorough])
     for number, each in enumerate(all_of_them):
-        yield pytest.param(each, id=name(each), marks=[pytest.mark.extended] if number % 4 else [])
+        yield pytest.param(each, id=name(each), marks=turns[number % 4])
 
 
 def _name(world: Scenario) -> str:

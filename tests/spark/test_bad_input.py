@@ -75,7 +75,7 @@ def test_lines_of_json(place):
     assert all("not valid JSON for the schema: " in why or "not valid UTF-8" in why for why in reasons)
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_types_that_delta_knows_are_read_whatever_their_fields_are_called(place):
     folder = place.folder / "types"
     folder.mkdir()

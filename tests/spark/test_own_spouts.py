@@ -63,7 +63,7 @@ def odd_fails(place, spout: Lists) -> Topology:
             ({"messages": {"0": [[7, 1, None]]}}, {"messages": []}), id="a replay", marks=pytest.mark.extended
         ),
         pytest.param(({}, []), id="nothing", marks=pytest.mark.extended),
-        pytest.param(("", 0), id="a text and a number", marks=pytest.mark.extended),
+        pytest.param(("", 0), id="a text and a number", marks=pytest.mark.thorough),
     ],
 )
 def test_a_range_may_look_like_what_the_journal_writes_itself(place, described):

@@ -199,12 +199,14 @@ TARGETS = {  # how a table that was there before is made, and whether Spark has 
 
 
 ALWAYS = ("plain", "partitioned")
+OFTEN = ("not null", "generated")
 
 
 def of_targets():
-    """All of them; most are extended."""
+    """All of them, of which some are extended and most thorough."""
     for name, each in TARGETS.items():
-        yield pytest.param(*each, id=name, marks=[] if name in ALWAYS else [pytest.mark.extended])
+        mark = pytest.mark.extended if name in OFTEN else pytest.mark.thorough
+        yield pytest.param(*each, id=name, marks=[] if name in ALWAYS else [mark])
 
 
 @pytest.mark.parametrize(("columns", "by_spark"), [*of_targets()])
