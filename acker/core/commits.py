@@ -5,7 +5,10 @@ Until then no version of the table names them. What a write that was killed leav
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -19,6 +22,9 @@ from acker.core.delta import REFUSED, commit_once, path_of, said, unwritten
 from acker.core.schemas import STREAM_PROPERTIES
 
 ROWS = "rows"  # what the note of a commit calls the number of rows that it brought
+ROWS_OF_A_FILE = 500_000  # of which there are many; so files are written side by side
+
+Bounds = Mapping[str, tuple[Any, Any]]  # the least and the greatest value of some columns
 
 
 @dataclass(frozen=True)
@@ -37,24 +43,20 @@ class File:
     rows: int
 
     def added(
-        self,
-        column: str,
-        low: int,
-        high: int,
-        partition: Mapping[str, str | None] | None = None,
-        is_new: bool = True,
+        self, bounds: Bounds, partition: Mapping[str, str | None] | None = None, is_new: bool = True
     ) -> AddAction:
-        """What a commit says of it, with the bounds of a column without nulls.
+        """What a commit says of it.
 
         Args:
+            bounds: of columns without nulls.
             partition: its values.
             is_new: whether its rows are new to the table.
         """
         stats = {
             "numRecords": self.rows,
-            "minValues": {column: low},
-            "maxValues": {column: high},
-            "nullCount": {column: 0},
+            "minValues": {column: low for column, (low, _) in bounds.items()},
+            "maxValues": {column: high for column, (_, high) in bounds.items()},
+            "nullCount": dict.fromkeys(bounds, 0),
         }
         values = dict(partition or {})
         return AddAction(self.path, self.size, values, self.modified, is_new, json.dumps(stats))
@@ -78,7 +80,7 @@ def commit_batch(path: str, files: Sequence[File], schema: Schema, component: st
     Raises:
         StoreError: they could not be committed.
     """
-    actions = [file.added("_batch", batch, batch) for file in files if file.rows]
+    actions = [file.added({"_batch": (batch, batch)}) for file in files if file.rows]
     note = {ROWS: str(sum(file.rows for file in files))}
 
     def commit(table: DeltaTable | None, once: CommitProperties) -> None:
@@ -108,20 +110,51 @@ def commit_rows(table: DeltaTable, rows: pa.Table, component: str, batch: int) -
     commit_batch(path, [write_file(path, rows)], table.schema(), component, batch)
 
 
+def append_files(
+    table: DeltaTable, parts: Sequence[tuple[pa.Table, Bounds]], app: str, number: int, how: Mapping[str, Any]
+) -> None:
+    """Append rows as `append_rows` of `delta` does, in files that are written side by side.
+
+    Args:
+        parts: the rows of each file, with columns of the table in its types, and what the log tells of them.
+        how: see `write_file`.
+
+    Raises:
+        StoreError: they could not be written or committed.
+    """
+
+    def commit(found: DeltaTable | None, once: CommitProperties) -> None:
+        assert found is not None
+        files = write_files(path_of(found), [rows for rows, _ in parts], how)
+        actions = [file.added(bounds) for file, (_, bounds) in zip(files, parts, strict=True)]
+        found.create_write_transaction([*actions], "append", found.schema(), commit_properties=once)
+
+    commit_once(table, {app: number}, commit)
+
+
 def rows_of_newest_write(table: DeltaTable, among: int) -> int:
     """Rows that the newest write brought among so many commits of a stream; 0 where there is none."""
     return next((int(each[ROWS]) for each in table.history(among) if ROWS in each), 0)
 
 
-def write_file(path: str, rows: pa.Table) -> File:
+def write_files(path: str, parts: Sequence[pa.Table], how: Mapping[str, Any] | None = None) -> list[File]:
+    """Write rows side by side, those of each part into a file of its own; see `write_file`."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(partial(write_file, path, how=how), parts))
+
+
+def write_file(path: str, rows: pa.Table, how: Mapping[str, Any] | None = None) -> File:
     """Write rows into a file of their own below a table's folder, which no version of the table names yet.
+
+    Args:
+        how: options of `pyarrow.parquet.write_table`.
 
     Raises:
         StoreError: they could not be written.
     """
     system, name = PyFileSystem(DeltaStorageHandler(path)), f"{uuid4().hex}.parquet"
     try:
-        pq.write_table(rows, name, filesystem=system, compression="zstd")
+        pq.write_table(rows, name, filesystem=system, **(how or {"compression": "zstd"}))
     except REFUSED as error:
         raise unwritten(path, error, f"The rows did not go into {path}: {said(error)}") from error
     (written,) = system.get_file_info([name])

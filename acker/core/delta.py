@@ -23,7 +23,6 @@ from deltalake import (
     QueryBuilder,
     Schema,
     Transaction,
-    WriterProperties,
     write_deltalake,
 )
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -40,7 +39,6 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _STYLE = re.compile(r"\x1b\[[0-9;]*m|↳")
 _FRAME = re.compile(r"\s*(\d+: |at /|stack backtrace)", re.IGNORECASE)
 _TRIES = 3
-USUAL = WriterProperties(compression="SNAPPY")  # as `deltalake` writes Parquet where it is told nothing
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -186,10 +184,9 @@ def append_rows(
     app: str,
     number: int,
     note: Mapping[str, str] | None = None,
-    writer: WriterProperties = USUAL,
 ) -> bool:
     """Append `rows` without Spark, once per (app, number); see `append_all`."""
-    return append_all(table, rows, {app: number}, note=note, writer=writer)
+    return append_all(table, rows, {app: number}, note=note)
 
 
 def append_all(
@@ -198,7 +195,6 @@ def append_all(
     numbers: Mapping[str, int],
     firsts: Mapping[str, int] | None = None,
     note: Mapping[str, str] | None = None,
-    writer: WriterProperties = USUAL,
 ) -> bool:
     """Append `rows` without Spark in one commit that happens once for all of the (app, number) together.
 
@@ -207,7 +203,6 @@ def append_all(
     Args:
         firsts: of apps that take several numbers the first one.
         note: see `commit_once`.
-        writer: how the Parquet files are written.
 
     Returns:
         Whether this call's rows went in, and not another's.
@@ -218,7 +213,7 @@ def append_all(
 
     def commit(found: DeltaTable | None, once: CommitProperties) -> None:
         assert found is not None
-        write_deltalake(found, rows, mode="append", commit_properties=once, writer_properties=writer)
+        write_deltalake(found, rows, mode="append", commit_properties=once)
 
     return commit_once(table, numbers, commit, note, firsts)
 

@@ -12,13 +12,14 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
 from acker.core.checksums import checksum_of_events, checksum_of_ledger
+from acker.core.commits import ROWS_OF_A_FILE
 from acker.core.delta import commit_once, files_of, path_of
 from acker.core.events import Kind
 from acker.core.fold import FoldInput, folded, marked
 from acker.core.ids import BUCKETS
 from acker.core.integrity import broken_fold, check_batches
 from acker.core.ledger import APP, Fold, read_fold, settled_rows, unfolded
-from acker.core.live import PARTITION, ROWS_OF_A_FILE, LiveFile, LiveRows, divided, written
+from acker.core.live import PARTITION, LiveFile, LiveRows, divided, written
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.core.snapshot import Snapshot

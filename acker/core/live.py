@@ -15,14 +15,13 @@ import pyarrow as pa
 from deltalake.transaction import AddAction
 
 from acker.core.checksums import checksum_of_ledger
-from acker.core.commits import File, write_file
+from acker.core.commits import ROWS_OF_A_FILE, File, write_files
 from acker.core.delta import arrow_table, path_of
 from acker.core.ledger import Fold
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import LEDGER, SCHEMAS
 
 (PARTITION,) = SCHEMAS[LEDGER].partition_by
-ROWS_OF_A_FILE = 500_000
 MOST_TAKEN_OVER = 32  # files that are not full; of more the smallest become one
 
 _COLUMNS = columns_of(LEDGER)
@@ -52,7 +51,7 @@ class LiveFile:
 
     def taken_over(self, fold: int) -> AddAction:
         """What the commit of a fold says, to take it over."""
-        return self.file.added("fold", *self.folds, {PARTITION: str(fold)}, is_new=False)
+        return self.file.added({"fold": self.folds}, {PARTITION: str(fold)}, is_new=False)
 
 
 @dataclass(frozen=True)
@@ -121,5 +120,5 @@ def _live_file(row: dict[str, Any]) -> LiveFile:
 def written(path: str, fold: int, rows: pa.Table, is_live: bool) -> list[AddAction]:
     """Write rows of a fold into files of the ledger, and return what its commit says of them."""
     partition = {PARTITION: str(fold) if is_live else None}
-    parts = (rows.slice(first, ROWS_OF_A_FILE) for first in range(0, rows.num_rows, ROWS_OF_A_FILE))
-    return [write_file(path, part).added("fold", fold, fold, partition) for part in parts]
+    parts = [rows.slice(first, ROWS_OF_A_FILE) for first in range(0, rows.num_rows, ROWS_OF_A_FILE)]
+    return [file.added({"fold": (fold, fold)}, partition) for file in write_files(path, parts)]

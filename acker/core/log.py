@@ -9,27 +9,38 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import polars as pl
-from deltalake import ColumnProperties, WriterProperties
+import pyarrow as pa
 
 from acker.core.checksums import events_with_checksum
-from acker.core.delta import append_rows
+from acker.core.commits import ROWS_OF_A_FILE, Bounds, append_files
 from acker.core.events import FAILURES, Kind
 from acker.core.ids import held_ids, tuple_ids
 from acker.core.parquet import collect, columns_of, file_name, scan
-from acker.core.schemas import EVENTS, HELD, SPOUT_COLUMNS, component_of, edge, of_stream, stream, stream_of
+from acker.core.schemas import (
+    EVENTS,
+    HELD,
+    SCHEMAS,
+    SPOUT_COLUMNS,
+    component_of,
+    edge,
+    of_stream,
+    stream,
+    stream_of,
+)
 from acker.core.snapshot import Snapshot
 from acker.core.streams import Rows, by_each_root, rows_by_batch
 
 _EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an input
 _ZERO = pl.lit(0, pl.Int64)
 _NO_TUPLES = {name: _ZERO for name in ("ack_val", "emitted", "consumed")}
+_SCHEMA = SCHEMAS[EVENTS].arrow()
 # Of ids and positions no two are alike. To try a dictionary for them first takes a third of the write's time.
-_RANDOM = ColumnProperties(dictionary_enabled=False)
-_GROWING = ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
-_WRITER = WriterProperties(
-    compression="SNAPPY",
-    column_properties={"root_id": _RANDOM, "ack_val": _RANDOM, "source_offset": _GROWING},
-)
+_HOW = {
+    "compression": "snappy",
+    "use_dictionary": [name for name in _SCHEMA.names if name not in ("root_id", "ack_val", "source_offset")],
+    "column_encoding": {"source_offset": "DELTA_BINARY_PACKED"},
+}
+_BOUNDED = SCHEMAS[EVENTS].stats_columns.split(",")
 _EDGES = pl.Int16  # how many consumers a tuple has
 
 
@@ -65,10 +76,17 @@ def run_log(snapshot: Snapshot, request: LogRequest) -> None:
         component=pl.lit(request.component), batch=pl.lit(request.batch), logged_at=pl.lit(request.now)
     )
     missing = {name: pl.lit(None) for name in columns if name not in events.collect_schema()}
-    rows = collect(events.with_columns(**missing).select(columns.names()).cast(columns), snapshot.opened)
+    found = collect(events.with_columns(**missing).select(columns.names()).cast(columns), snapshot.opened)
     tuples = rows_by_batch(snapshot, request.component).get(request.batch, 0)
-    both = events_with_checksum(rows, request.component, request.batch, tuples, request.now)
-    append_rows(snapshot.require(EVENTS), both, request.component, request.batch, writer=_WRITER)
+    both = events_with_checksum(found, request.component, request.batch, tuples, request.now)
+    parts = [_part(rows) for rows in both.iter_slices(ROWS_OF_A_FILE)]
+    append_files(snapshot.require(EVENTS), parts, request.component, request.batch, _HOW)
+
+
+def _part(rows: pl.DataFrame) -> tuple[pa.Table, Bounds]:
+    """Events as a file has them, and what the log tells of it."""
+    bounds = {name: (rows[name].min(), rows[name].max()) for name in _BOUNDED}
+    return rows.to_arrow().cast(_SCHEMA), bounds
 
 
 def _spout_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:

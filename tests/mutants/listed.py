@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 JOB = "tests/unit/test_job.py::"
 JOURNAL = "tests/unit/test_journal.py::"
+LOG = "tests/unit/test_log.py::"
 BATCH = "tests/spark/test_batch.py::"
 BRANCHES = "tests/store/test_branches.py::"
 CHANGES = "tests/store/test_changes.py::"
@@ -84,8 +85,8 @@ MUTANTS = (
     Mutant(
         "an append without Spark leaves its transaction number out",
         "acker/core/delta.py",
-        "commit_properties=once, ",
-        "",
+        ", commit_properties=once)",
+        ")",
         (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
     ),
     Mutant(
@@ -115,6 +116,13 @@ MUTANTS = (
         "table.schema(), commit_properties=once)",
         "table.schema())",
         (f"{STREAMS}test_a_batch_that_is_written_twice_is_there_once_and_vacuum_takes_the_rest",),
+    ),
+    Mutant(
+        "events are committed without their batch's number",
+        "acker/core/commits.py",
+        "found.schema(), commit_properties=once)",
+        "found.schema())",
+        (f"{LOG}test_of_two_that_log_a_batch_at_once_one_does",),
     ),
     Mutant(
         "a snapshot opens the journal before what is logged",

@@ -3,21 +3,81 @@
 from datetime import UTC, datetime
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
+from acker.core import log
 from acker.core.checksums import events_with_checksum
-from acker.core.delta import Store
+from acker.core.commits import commit_rows
+from acker.core.delta import Store, arrow_table, query
 from acker.core.errors import StoreError
 from acker.core.log import LogRequest, run_log
 from acker.core.parquet import columns_of
-from acker.core.schemas import EVENTS
+from acker.core.schemas import EVENTS, stream
 from acker.core.snapshot import Snapshot
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SPOUTS = LogRequest("numbers", 1, ["words"], None, NOW)
+
+
+@pytest.fixture
+def read(store_uri: str) -> Store:
+    """A store whose spout `numbers` has read five messages, of which the fourth was lost."""
+    store = Store(store_uri, "numbers")
+    store.create()
+    rows = pa.table(
+        {
+            "_root_id": [11, 12, 13, 14, 15],
+            "_batch": [1] * 5,
+            "_kind": pa.array([None, None, None, "lost", None], pa.string()),
+            "_error": pa.array([None, None, None, "gone", None], pa.string()),
+            "_source_partition": ["0"] * 5,
+            "_source_offset": [1, 2, 3, 4, 5],
+            "_attempt": pa.array([1] * 5, pa.int32()),
+            "_replaces": pa.array([None] * 5, pa.int64()),
+        }
+    )
+    table = DeltaTable.create(store.path(stream("numbers")), rows.schema)
+    commit_rows(table, rows, "numbers", 1)
+    return store
+
+
+def test_many_events_go_into_files_side_by_side_of_which_the_log_tells_bounds(
+    read: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "ROWS_OF_A_FILE", 3)
+    run_log(Snapshot(read), SPOUTS)
+    events = read.require(EVENTS)
+    files = pl.DataFrame(arrow_table(events.get_add_actions(flatten=True)))
+    names = ("num_records", "min.kind", "max.kind", "null_count.kind", "min.batch", "max.batch", "min.component")
+    assert sorted(files.select(names).rows()) == [
+        (3, "batch", "init", 0, 1, 1, "numbers"),
+        (3, "init", "lost", 0, 1, 1, "numbers"),
+    ]
+    found = query("SELECT root_id, kind, reason, source_offset FROM events ORDER BY root_id", events=events)
+    assert [tuple(row.values()) for row in found] == [
+        (11, "init", None, 1),
+        (12, "init", None, 2),
+        (13, "init", None, 3),
+        (14, "lost", "gone", 4),
+        (15, "init", None, 5),
+        (None, "batch", None, None),
+    ]
+
+
+def test_of_two_that_log_a_batch_at_once_one_does(read: Store) -> None:
+    both = [Snapshot(read), Snapshot(read)]
+    assert [snapshot.require(EVENTS).version() for snapshot in both] == [0, 0]
+    for snapshot in both:
+        run_log(snapshot, SPOUTS)
+    assert query("SELECT count(*) AS n FROM events", events=read.require(EVENTS)) == [{"n": 6}]
 
 
 def test_a_batch_that_nobody_wrote_acks_nothing(store_uri: str) -> None:
     store = Store(store_uri, "numbers")
     store.create()
-    request = LogRequest("words", 1, (), {"numbers": [1]}, datetime(2026, 1, 1, tzinfo=UTC))
+    request = LogRequest("words", 1, (), {"numbers": [1]}, NOW)
     with pytest.raises(StoreError, match=r"There is no table .*/streams/words"):
         run_log(Snapshot(store), request)
     assert store.last_number(EVENTS, "words") == 0
@@ -25,5 +85,5 @@ def test_a_batch_that_nobody_wrote_acks_nothing(store_uri: str) -> None:
 
 def test_a_batch_without_events_is_sealed_all_the_same() -> None:
     nothing = pl.DataFrame(schema=columns_of(EVENTS))
-    (row,) = events_with_checksum(nothing, "words", 1, 0, datetime(2026, 1, 1, tzinfo=UTC)).to_dicts()
+    (row,) = events_with_checksum(nothing, "words", 1, 0, NOW).to_dicts()
     assert (row["kind"], row["batch"], row["ack_val"]) == ("batch", 1, 0)
