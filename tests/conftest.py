@@ -42,8 +42,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     thorough = set() if config.getoption("--all-faults") else marked(items, "thorough")
     extended = set() if config.getoption("--extended") else marked(items, "extended") - thorough
     config.stash[left_out] = {"test-all": len(extended), "test-faults": len(thorough)}
-    config.hook.pytest_deselected(items=[item for item in items if item in extended | thorough])
-    items[:] = [item for item in items if item not in extended | thorough]
+    left = thorough | extended
+    config.hook.pytest_deselected(items=[item for item in items if item in left])
+    items[:] = [item for item in items if item not in left]
 
 
 def marked(items: list[pytest.Item], name: str) -> set[pytest.Item]:
