@@ -60,12 +60,12 @@ if [[ " $* " == *" --all-faults "* ]]; then
     run others tests/faults --ignore=tests/faults/test_crash_points.py "$@"
     run variants -m thorough --ignore=tests/faults "$@"
 else
-    run faults tests/faults "$@"
-    run kafka,small tests/kafka tests/model tests/store tests/unit "$@"
-    run spark tests/spark tests/pipeline "$@"
-    run others --ignore=tests/faults \
-        --ignore=tests/spark --ignore=tests/pipeline \
-        --ignore=tests/kafka --ignore=tests/model --ignore=tests/store --ignore=tests/unit "$@"
+    run faults tests/faults tests/pipeline "$@"
+    run kafka,small tests/kafka tests/dags tests/model tests/store tests/unit "$@"
+    run spark tests/spark "$@"
+    run others --ignore=tests/faults --ignore=tests/pipeline --ignore=tests/spark \
+        --ignore=tests/kafka --ignore=tests/dags --ignore=tests/model --ignore=tests/store \
+        --ignore=tests/unit "$@"
 fi
 set +m
 

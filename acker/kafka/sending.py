@@ -111,9 +111,9 @@ class Sender:
         if record.topic is None:
             return
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while True:
-            try:
-                with self._asked(f"topic {record.topic}"):
+        with self._asked(f"topic {record.topic}"):
+            while True:
+                try:
                     self._producer.produce(
                         record.topic,
                         record.value,
@@ -121,15 +121,15 @@ class Sender:
                         headers=record.headers,
                         on_delivery=self._delivered,
                     )
-                break
-            except BufferError:  # its queue is full
-                if time.monotonic() > deadline:
-                    raise SourceError(
-                        f"Kafka at {self._cluster.servers} takes no records of {self._name}: see that a "
-                        "broker runs there."
-                    ) from None
-            self._producer.poll(_POLL_SECONDS)
-        self._producer.poll(0)
+                    break
+                except BufferError:  # its queue is full
+                    if time.monotonic() > deadline:
+                        raise SourceError(
+                            f"Kafka at {self._cluster.servers} takes no records of {self._name}: see that a "
+                            "broker runs there."
+                        ) from None
+                self._producer.poll(_POLL_SECONDS)
+            self._producer.poll(0)  # which raises what ended the producer since
 
     def _delivered(self, fault: KafkaError | None, record: Message) -> None:
         if fault is not None and self._fault is None and fault.name() not in _GIVEN_UP:

@@ -1,5 +1,6 @@
 """Publishing to topics: each fold once for readers of what is committed, and what a topic does not take."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -13,6 +14,7 @@ from acker.core.delta import query
 from acker.core.errors import SourceError, TopologyError
 from acker.core.events import State
 from acker.kafka import sending
+from acker.kafka.cluster import Cluster
 from acker.operations.cycle import drain, run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.publish import publish
@@ -187,6 +189,31 @@ def test_two_clients_that_publish_the_same_fold_at_once_send_it_once(place, brok
     assert max(done) == 1
     assert len(received(broker.servers, one.name)) == 100
     assert audit_report(run.topology, run.store).passed
+
+
+class Slow(Producer):
+    """One that hears of its end after a record that it took, and not before."""
+
+    def produce(self, *args, **options):
+        super().produce(*args, **options)
+        time.sleep(0.5)
+
+
+def test_a_sender_that_another_ends_while_it_sends_says_so(broker, topic, monkeypatch):
+    one = topic()
+    record = sending.Record(one.name, None, b"x", [])
+    monkeypatch.setattr(sending, "Producer", Slow)
+
+    def new_sender():
+        return sending.Sender(Cluster(broker.servers), "same", {one.name: 1_000_000}, transactional=True)
+
+    def records():
+        new_sender()
+        yield from [record] * 10
+
+    with pytest.raises(sending.Fenced, match="Another client sends as same"):
+        new_sender().send(records(), lambda count: record)
+    assert received(broker.servers, one.name) == []
 
 
 def test_a_client_that_a_later_fold_overtook_sends_nothing(place, broker, topic, monkeypatch):
