@@ -93,9 +93,9 @@ class Compose:
             return found
 
 
-def wait_until(condition: Callable[[], Any]) -> None:
+def wait_until(condition: Callable[[], Any], every_seconds: float = 1) -> None:
     """Wait until a service is up and a condition holds."""
-    wait_for(condition, every_seconds=1, not_yet=(OSError, KeyError))
+    wait_for(condition, every_seconds, not_yet=(OSError, KeyError))
 
 
 @pytest.fixture
@@ -119,8 +119,9 @@ def test_the_services_run_a_topology(compose: Compose) -> None:
     write_deltalake(str(compose.folder / "numbers"), pa.table({"id": [1, 2, 3]}))
     subprocess.run(compose.command("migrate"), env=compose.environ("migrate"), check=True)
     compose.start("spark")
-    healthy = compose.services["spark"]["healthcheck"]["test"][1:]
-    wait_until(lambda: subprocess.run(healthy, env=compose.environ("spark")).returncode == 0)
+    check = compose.services["spark"]["healthcheck"]
+    healthy, interval = check["test"][1:], float(check["interval"].removesuffix("s"))
+    wait_until(lambda: subprocess.run(healthy, env=compose.environ("spark")).returncode == 0, interval)
     for name in ("api-server", "scheduler", "dag-processor", "triggerer"):
         compose.start(name)
 

@@ -71,8 +71,7 @@ EXEMPT = {
 def kills(victim: Literal["client", "server"]) -> list[Any]:
     """Each moment of each point.
 
-    One of every kind of effect is not thorough, a client's moments by turns. Of a server these are those of
-    one scenario.
+    One of every kind of effect is not thorough, a client's moments by turns. Of a server it is one in all.
     """
     kinds: set[str] = set()
     found = []
@@ -86,10 +85,12 @@ def kills(victim: Literal["client", "server"]) -> list[Any]:
         # What a client that is killed leaves after an effect is what it leaves before its next one.
         if victim == "server" or last[point.scenario, point.task] == point:
             moments.append("after")
-        kind = point.label.partition(":")[0]
-        often = moments[len(kinds) % len(moments)] if victim == "client" else "within"
+        if victim == "server":
+            kind, often = "", "within"
+        else:
+            kind, often = point.label.partition(":")[0], moments[len(kinds) % len(moments)]
         for moment in moments:
-            is_rare = moment != often or kind in kinds or (victim == "server" and point.scenario != "retried")
+            is_rare = moment != often or kind in kinds
             found.append(case(Kill(point, moment, victim), is_rare))
         kinds.add(kind)
     return found

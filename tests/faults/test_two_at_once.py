@@ -110,13 +110,13 @@ class Case:
 def cases() -> Iterator[object]:
     """Every pair with every topology and offset.
 
-    Every third pair is not thorough with one of each, and the first not extended either.
+    Every fifth pair is not thorough with one of each, and the first not extended either.
     """
     for number, pair in enumerate(PAIRS):
         for index, shape in enumerate(SHAPES):
             for turn, offset in enumerate(OFFSETS_SECONDS):
                 is_one = index == number // 2 % len(SHAPES) and turn == number % len(OFFSETS_SECONDS)
-                often = is_one and number % 3 == 0
+                often = is_one and number % 5 == 0
                 marks = [] if often else [pytest.mark.thorough]
                 marks += [pytest.mark.extended] if number else []
                 case = Case(pair, shape, offset)

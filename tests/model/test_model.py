@@ -16,10 +16,9 @@ _STATES = 10_000
 
 
 def _by_turns(all_of_them: Iterable[Any], name: Callable[[Any], str]) -> Iterator[Any]:
-    """Cases of a test, of which every second one is thorough, and every fourth extended."""
-    turns = ([], [pytest.mark.thorough], [pytest.mark.extended], [pytest.mark.thorough])
+    """Cases of a test, of which all but every fourth are thorough."""
     for number, each in enumerate(all_of_them):
-        yield pytest.param(each, id=name(each), marks=turns[number % 4])
+        yield pytest.param(each, id=name(each), marks=[pytest.mark.thorough] if number % 4 else [])
 
 
 def _name(world: Scenario) -> str:

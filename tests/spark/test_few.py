@@ -175,7 +175,7 @@ def test_a_subclass_that_reads_back_in_its_own_way_is_asked_for_that(place):
     assert place.rows("same") == [(1, "LOUD")]
 
 
-@pytest.mark.parametrize("most", [few.MOST_MESSAGES, pytest.param(0, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("most", [few.MOST_MESSAGES, pytest.param(0, marks=pytest.mark.thorough)])
 def test_a_replay_without_spark_leaves_the_rows_that_one_with_spark_leaves(place, spark, monkeypatch, most):
     monkeypatch.setattr(spout_component, "MOST_MESSAGES", most)
     path = place.path("orders")

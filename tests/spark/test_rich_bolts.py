@@ -152,7 +152,7 @@ def replayed(run, state):
     return matched.count
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_dead_letters_that_were_joined_are_replayed_together(place):
     outage = place.folder / "outage"
     outage.touch()
