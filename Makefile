@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-all test-faults mutants run bench soak requirements clean
+.PHONY: help setup classes check test test-all test-faults mutants run bench soak requirements clean
 
 python := .venv/bin/python
 typed := acker pipeline dags bench
@@ -10,6 +10,9 @@ help: ## List the targets
 setup: ## Make .venv with everything in it; instant when nothing has changed
 	@scripts/setup.sh
 
+classes: setup
+	@.venv/bin/acker setup --classes >/dev/null
+
 check: setup ## Lint, format, types, and which room imports which
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
@@ -19,10 +22,10 @@ check: setup ## Lint, format, types, and which room imports which
 test: setup ## Tests that hold every guarantee; with ARGS all that it names, for it goes to pytest
 	$(if $(ARGS),$(python) -m pytest --extended $(ARGS),@scripts/test.sh)
 
-test-all: setup ## All tests but for rare faults and variants, as before a change goes in
+test-all: classes ## All tests but for rare faults and variants, as before a change goes in
 	@scripts/test.sh --extended
 
-test-faults: setup ## Every fault and variant, of which the others try a part; with ARGS the faults that it names
+test-faults: $(if $(ARGS),setup,classes) ## Every fault and variant, of which the others try a part; with ARGS the faults that it names
 	$(if $(ARGS),$(python) -m pytest tests/faults --extended --all-faults $(ARGS),@scripts/test.sh --extended --all-faults)
 
 mutants: setup ## Deliberate bugs, each of which a test must catch; ARGS chooses some by words

@@ -43,12 +43,13 @@ class Context:
         """A run with a Spark session, if it comes to need one, and a progress bar."""
         from acker.batches.run import Run
         from acker.cli.progress import ProgressReport
-        from acker.runtime.sessions import connect
 
         with ExitStack() as stack:
             stack.callback(self._tell_of_server)
 
             def session() -> Any:
+                from acker.runtime.sessions import connect
+
                 spark = connect(self.settings)
                 stack.callback(spark.stop)
                 return spark

@@ -10,7 +10,10 @@ from acker.runtime.settings import Settings
 
 
 @click.command()
-def setup() -> None:
+@click.option(
+    "--classes", is_flag=True, help="Keep Java's classes too: a server starts in half the time (220 MB)."
+)
+def setup(classes: bool) -> None:
     """Check Java and fetch the jars that the Spark server loads. Does nothing where they are there.
 
     A server that starts without them fetches them then. PIPELINE_JARS names a folder of your own instead.
@@ -18,3 +21,7 @@ def setup() -> None:
     settings = Settings.from_env()
     click.echo(f"Java {check_java()}: {shutil.which(java_command())}")
     click.echo(f"Jars of Delta and Kafka: {jars(settings.jars)[0].parent}")
+    if classes:
+        from acker.runtime.classes import keep_classes
+
+        click.echo(f"Java's classes: {keep_classes(settings)}")

@@ -78,7 +78,7 @@ def fetched(listed: Path, folder: Path, instead: str = "") -> list[Path]:
     if len(list(folder.glob("*.jar"))) == expected:
         return sorted(folder.glob("*.jar"))
     check_java()
-    with _locked(folder.with_suffix(".lock"), instead):
+    with locked(folder.with_suffix(".lock"), instead):
         if len(list(folder.glob("*.jar"))) != expected:  # else another process has fetched them meanwhile
             _fetch(listed, folder, expected, instead)
     return sorted(folder.glob("*.jar"))
@@ -103,13 +103,21 @@ def _fetch(listed: Path, folder: Path, expected: int, instead: str) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, instead: str) -> Iterator[None]:
+def locked(path: Path, instead: str) -> Iterator[None]:
+    """Hold a lock file, whose folder is made where it is missing.
+
+    Args:
+        instead: what else an error advises.
+
+    Raises:
+        ServerError: the folder cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("w")
     except OSError as error:
         raise ServerError(
-            f"The jars cannot be kept in {path.parent} ({error.strerror}). Make it writable{instead}."
+            f"Nothing can be kept in {path.parent} ({error.strerror}). Make it writable{instead}."
         ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -7,6 +7,7 @@ settings do not say otherwise, and serves who shows its token.
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -15,14 +16,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from acker.core.errors import ServerError
 from acker.runtime.home import writing
 from acker.runtime.jars import jars, spark_home
-from acker.runtime.java import check_java
+from acker.runtime.java import check_java, java_command
 from acker.runtime.logs import last_words
 from acker.runtime.ports import check_free, free_port, is_listening
 from acker.runtime.settings import LOOPBACK, Settings
@@ -143,7 +144,9 @@ def token_for(settings: Settings, host: str, port: int) -> str | None:
     return read_token(settings) if is_ours else None
 
 
-def start(settings: Settings, owned: bool = False, port: int | None = None) -> Server:
+def start(
+    settings: Settings, owned: bool = False, port: int | None = None, keep: Path | None = None
+) -> Server:
     """Start the server of this home, or find the one that runs. Returns once it accepts connections.
 
     Args:
@@ -152,6 +155,7 @@ def start(settings: Settings, owned: bool = False, port: int | None = None) -> S
             killed; elsewhere the caller has to stop it. Linux watches the thread that started it, so an
             owned server is started from the main thread alone.
         port: Where a new server listens; a free port by default.
+        keep: Where a new server leaves its classes as it ends.
 
     Raises:
         ServerError: It does not come up. The message says why and names its log.
@@ -166,16 +170,34 @@ def start(settings: Settings, owned: bool = False, port: int | None = None) -> S
             _check_token(settings)
             return server
         _end(settings)  # a server whose start was cut short, or that no longer answers
-        check_java()
+        kept = kept_classes(settings)
         if port is not None:
             check_free(settings.server_address, port)
-        return _launch(settings, port or free_port(), owned)
+        options = [f"-XX:SharedArchiveFile={kept}"] if kept.exists() else []
+        if keep:  # Java's second compiler would take more time than what it compiles saves
+            options = [f"-XX:ArchiveClassesAtExit={keep}", "-XX:TieredStopAtLevel=1"]
+        return _launch(settings, port or free_port(), owned, options)
 
 
-def stop(settings: Settings) -> bool:
-    """Stop the server of this home and wait until it is gone. Returns whether there was one."""
+def stop(settings: Settings, patience_seconds: float = _STOP_SECONDS) -> bool:
+    """Stop the server of this home and wait until it is gone. Returns whether there was one.
+
+    Args:
+        patience_seconds: after which it is killed.
+    """
     with _locked(settings):
-        return _end(settings)
+        return _end(settings, patience_seconds)
+
+
+def kept_classes(settings: Settings) -> Path:
+    """Where the classes of servers with this Java and these jars are kept, whether they are or not.
+
+    Raises:
+        ServerError: there is no Java on which Spark runs, or the jars are not there.
+    """
+    of = [check_java(), java_command(), str(spark_home()), *map(str, jars(settings.jars))]
+    digest = hashlib.sha256("\n".join(of).encode()).hexdigest()[:12]
+    return Path(sys.prefix) / "share" / "acker" / f"classes-{digest}.jsa"
 
 
 def _check_token(settings: Settings) -> None:
@@ -253,12 +275,12 @@ def _is_alive(server: Server) -> bool:
     return _start_time(server.pid) == server.started
 
 
-def _end(settings: Settings) -> bool:
+def _end(settings: Settings, patience_seconds: float = _STOP_SECONDS) -> bool:
     """End whatever the state file names, and clear what it leaves. Returns whether it was alive."""
     server = _read(settings)
     alive = server is not None and _is_alive(server)
     if server is not None and alive:
-        _kill(server)
+        _kill(server, patience_seconds)
         _children.pop(server.pid, None)
     _state(settings).unlink(missing_ok=True)
     remove_token(settings)
@@ -266,11 +288,11 @@ def _end(settings: Settings) -> bool:
     return alive
 
 
-def _kill(server: Server) -> None:
+def _kill(server: Server, patience_seconds: float) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, number)
-        deadline = time.monotonic() + _STOP_SECONDS
+        deadline = time.monotonic() + patience_seconds
         while time.monotonic() < deadline:
             if not _is_alive(server):
                 return
@@ -278,10 +300,10 @@ def _kill(server: Server) -> None:
     raise ServerError(f"The Spark server (process {server.pid}) does not end. Look at what holds it up.")
 
 
-def _launch(settings: Settings, port: int, owned: bool) -> Server:
+def _launch(settings: Settings, port: int, owned: bool, options: Sequence[str]) -> Server:
     """Start the process and wait until it listens. Whatever interrupts the waiting ends it as well."""
     with writing(_folder(settings)):
-        command = _command(settings, port)
+        command = _command(settings, port, options)
         token = settings.token or make_token(settings)
         log = _log(settings)
         if log.exists():
@@ -324,7 +346,7 @@ def _await(settings: Settings, server: Server) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _command(settings: Settings, port: int) -> list[str]:
+def _command(settings: Settings, port: int, options: Sequence[str]) -> list[str]:
     folder, scratch = _folder(settings), _scratch(settings)
     scratch.mkdir(exist_ok=True)
     log4j = folder / "log4j2.properties"
@@ -341,8 +363,8 @@ def _command(settings: Settings, port: int) -> list[str]:
     classes = os.pathsep.join(map(str, jars(settings.jars)))
     command += ["--driver-memory", settings.driver_memory, "--driver-class-path", classes]
     # A killed JVM leaves its temporary files; here the next start clears them.
-    options = f'"-Dlog4j2.configurationFile={log4j.as_uri()}" "-Djava.io.tmpdir={scratch}"'
-    command += ["--driver-java-options", options]
+    options = [f"-Dlog4j2.configurationFile={log4j.as_uri()}", f"-Djava.io.tmpdir={scratch}", *options]
+    command += ["--driver-java-options", " ".join(f'"{option}"' for option in options)]
     for name, value in confs.items():
         command += ["--conf", f"{name}={value}"]
     return [*command, "spark-internal"]

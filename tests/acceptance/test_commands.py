@@ -210,6 +210,13 @@ def test_a_fold_prints_its_own_row(answers):
     assert answers["fold"].code == 0
 
 
+@pytest.mark.extended
+def test_a_fold_imports_nothing_that_connects_to_spark(answers, shell):
+    imported = shell("fold", "squares", PYTHONPROFILEIMPORTTIME="1").err
+    assert "acker.operations.fold" in imported
+    assert "pyspark.sql.connect.session" not in imported
+
+
 def test_publishing_again_commits_nothing(answers):
     assert (answers["publish"].json(), answers["publish"].code) == ({"commits": 0}, 0)
 

@@ -204,7 +204,8 @@ def test_a_server_on_a_taken_port_is_one_error_and_none_runs(own_home, taken, ac
 def test_a_port_that_is_taken_while_the_server_starts_is_no_server(own_home, taken):
     settings = Settings.from_env(own_home)
     with server._locked(settings), pytest.raises(ServerError, match=f"Port {taken} "):
-        server._launch(settings, taken, owned=False)  # as `start` does once it has found the port free
+        # As `start` does once it has found the port free.
+        server._launch(settings, taken, owned=False, options=[])
     assert server.find(settings) is None
     assert not server.stop(settings)
 

@@ -6,13 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from acker.runtime import server
 from acker.runtime.jars import default_folder
 from acker.runtime.java import check_java, java_command
+from acker.runtime.settings import Settings
 
 
-def setup(**environ: str) -> tuple[int, str, str]:
+def setup(*options: str, **environ: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "acker", "setup"],
+        [sys.executable, "-m", "acker", "setup", *options],
         env={**os.environ, "PIPELINE_JARS": "", **environ},
         capture_output=True,
         text=True,
@@ -33,3 +37,18 @@ def test_setup_without_java_says_what_to_install(tmp_path: Path) -> None:
 def test_setup_looks_into_the_folder_that_is_named(tmp_path: Path) -> None:
     code, _, said = setup(PIPELINE_JARS=str(tmp_path))
     assert (code, said.partition(". ")[0]) == (2, f"Error: Delta's jars are not in {tmp_path}")
+
+
+@pytest.mark.extended
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_server_takes_its_classes_from_the_file_in_which_setup_keeps_them(tmp_path: Path) -> None:
+    code, told, _ = setup("--classes")
+    kept = told.splitlines()[-1].removeprefix("Java's classes: ")
+    assert (code, Path(kept).parent) == (0, default_folder().parent)
+
+    settings = Settings.from_env({"PIPELINE_HOME": str(tmp_path), "PIPELINE_DRIVER_MEMORY": "1g"})
+    started = server.start(settings, owned=True)
+    try:
+        assert kept in Path(f"/proc/{started.pid}/maps").read_text()
+    finally:
+        server.stop(settings)

@@ -223,7 +223,7 @@ def test_what_is_filled_into_the_form_is_no_markdown_for_who_approves_it(tmp_pat
     )
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_policy_of_airflows_puts_a_callback_on_the_checks(tmp_path):
     (tmp_path / "airflow_local_settings.py").write_text(POLICY)
     found = read_dags(tmp_path, "branches:topology")
@@ -239,7 +239,7 @@ def test_a_topology_that_does_not_import_is_an_import_error_and_leaves_the_other
     assert "there is no module missing" in text
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_two_topologies_of_one_name_are_an_import_error(tmp_path):
     found = read_dags(tmp_path, "branches:topology,branches:topology")
     assert len(found["graph"]) == 4

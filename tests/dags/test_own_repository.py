@@ -78,7 +78,7 @@ def test_two_lines_in_a_repository_s_own_dag_folder_bring_the_dags(repository):
     assert found == {"errors": {}, "dags": ["report", *OF_SHOP]}
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_topology_that_lies_in_the_dag_folder_is_found_without_a_path(repository):
     dags = repository / "dags"
     (repository / "pipeline").rename(dags / "pipelines")
@@ -88,7 +88,7 @@ def test_a_topology_that_lies_in_the_dag_folder_is_found_without_a_path(reposito
     assert found == {"errors": {}, "dags": OF_SHOP}
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_without_a_registered_topology_the_file_is_an_import_error(repository):
     found = read_dags(repository / "dags", PYTHONPATH=str(repository))
     assert found["dags"] == ["report"]

@@ -57,6 +57,7 @@ EXEMPT = {
     "acker/runtime/tokens.py": "the server's token; see tests/acceptance/test_security.py",
     "acker/runtime/sessions.py": "makes a session",
     "acker/runtime/manifest.py:_kept_manifest": "a cache, put in its place by a rename",
+    "acker/runtime/classes.py": "keeps Java's classes, before any run",
     "acker/runtime/jars.py": "fetches jars into the virtual environment, before any run",
     "acker/runtime/stack.py": "starts Airflow, before any run",
     "acker/runtime/process_guard.py": "opens the log of what it starts",
@@ -71,7 +72,7 @@ EXEMPT = {
 def kills(victim: Literal["client", "server"]) -> list[Any]:
     """Each moment of each point.
 
-    One of every kind of effect is not thorough, a client's moments by turns. Of a server it is one in all.
+    Of a client's one of every kind of effect is not thorough, the moments by turns.
     """
     kinds: set[str] = set()
     found = []
@@ -85,12 +86,10 @@ def kills(victim: Literal["client", "server"]) -> list[Any]:
         # What a client that is killed leaves after an effect is what it leaves before its next one.
         if victim == "server" or last[point.scenario, point.task] == point:
             moments.append("after")
-        if victim == "server":
-            kind, often = "", "within"
-        else:
-            kind, often = point.label.partition(":")[0], moments[len(kinds) % len(moments)]
+        kind = point.label.partition(":")[0]
+        often = moments[len(kinds) % len(moments)]
         for moment in moments:
-            is_rare = moment != often or kind in kinds
+            is_rare = moment != often or kind in kinds or victim == "server"
             found.append(case(Kill(point, moment, victim), is_rare))
         kinds.add(kind)
     return found
@@ -105,9 +104,7 @@ def kills_with_others_first() -> list[Any]:
 
 def case(kill: Kill, is_rare: bool) -> Any:
     marks = [pytest.mark.thorough] if is_rare else []
-    # A server that is killed costs the start of another.
-    is_dear = kill.victim == "server" or (kill.others_first and kill.point.task == "squared")
-    if kill.point.scenario != "retried" or is_dear:
+    if kill.point.scenario != "retried" or (kill.others_first and kill.point.task == "squared"):
         marks.append(pytest.mark.extended)
     return pytest.param(kill, marks=marks, id=str(kill))
 
