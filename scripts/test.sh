@@ -60,9 +60,9 @@ if [[ " $* " == *" --all-faults "* ]]; then
     run others tests/faults --ignore=tests/faults/test_crash_points.py "$@"
     run variants -m thorough --ignore=tests/faults "$@"
 else
-    run faults tests/faults tests/pipeline "$@"
+    run faults tests/faults tests/pipeline tests/spark/test_maintain.py "$@"
     run kafka,small tests/kafka tests/dags tests/model tests/store tests/unit "$@"
-    run spark tests/spark "$@"
+    run spark tests/spark --ignore=tests/spark/test_maintain.py "$@"
     run others --ignore=tests/faults --ignore=tests/pipeline --ignore=tests/spark \
         --ignore=tests/kafka --ignore=tests/dags --ignore=tests/model --ignore=tests/store \
         --ignore=tests/unit "$@"

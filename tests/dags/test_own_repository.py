@@ -95,7 +95,7 @@ def test_without_a_registered_topology_the_file_is_an_import_error(repository):
     assert "No topology is registered. Set PIPELINE_TOPOLOGIES" in found["errors"]["acker_dags.py"]
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_topology_that_does_not_import_is_an_import_error_where_it_is_the_only_one(repository):
     (repository / "pipeline" / "names.py").write_text("NAMES = []")
     environ = {"PIPELINE_TOPOLOGIES": "pipeline.shop:topology", "PYTHONPATH": str(repository)}

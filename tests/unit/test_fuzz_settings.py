@@ -91,7 +91,7 @@ def test_a_token_is_in_the_servers_environment_and_not_among_its_arguments(tmp_p
     (tmp_path / "delta-spark.jar").touch()
     names = {"PIPELINE_HOME": str(tmp_path), "PIPELINE_JARS": str(tmp_path)}
     found = Settings.from_env(names | {"SPARK_CONNECT_AUTHENTICATE_TOKEN": SECRET})
-    assert SECRET not in " ".join(server._command(found, 1))
+    assert SECRET not in " ".join(server._command(found, 1, []))
     assert server._environment(found, SECRET)["SPARK_CONNECT_AUTHENTICATE_TOKEN"] == SECRET
 
 
