@@ -33,9 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    hypothesis.settings.register_profile(
-        "all", deadline=None, max_examples=50
-    )  # a slow machine breaks no property
+    # Without a deadline, since a slow machine breaks no property.
+    hypothesis.settings.register_profile("all", deadline=None, max_examples=50)
     hypothesis.settings.register_profile("some", deadline=None, max_examples=20)
     hypothesis.settings.load_profile("all" if config.getoption("--extended") else "some")
 

@@ -91,7 +91,8 @@ class Sender:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._producer.begin_transaction()
+        with self._asked(f"a transaction of {self._name}"):
+            self._producer.begin_transaction()
         try:
             yield
             self._until_done(self._producer.commit_transaction)
@@ -137,7 +138,8 @@ class Sender:
 
     def _flush(self) -> None:
         """Wait until the cluster has all that was sent."""
-        left = self._producer.flush(_PATIENCE_SECONDS)
+        with self._asked("what was sent"):
+            left = self._producer.flush(_PATIENCE_SECONDS)
         self._check_delivered()
         if left:
             with self._asked("what was sent"):

@@ -1,6 +1,6 @@
 """The Java classes of a Spark server, kept as a server had them that has worked.
 
-A server reads, checks and links some 20,000 classes until its first job is done, which is most of the time
+A server reads, checks and links some 20,000 classes until its first job is done, which is a third of the time
 that this takes. Java keeps them in a file for class data sharing if it is told to, and another Java takes
 them from there. It looks whether it is the same Java with the same jars; if not, it reads them as without.
 """
@@ -15,9 +15,7 @@ from pyspark.sql import SparkSession
 from acker.runtime import server
 from acker.runtime.jars import locked
 from acker.runtime.sessions import session
-from acker.runtime.settings import Settings
-
-_WRITING_SECONDS = 300  # a quarter of a minute is usual
+from acker.runtime.settings import LOOPBACK, Settings
 
 
 def keep_classes(settings: Settings) -> Path:
@@ -38,18 +36,27 @@ def keep_classes(settings: Settings) -> Path:
 
 def _keep(settings: Settings, kept: Path) -> None:
     draft = kept.with_suffix(".new")
-    draft.unlink(missing_ok=True)
+    try:
+        _make(settings, draft)
+        others = [*kept.parent.glob("classes-*.jsa")]  # of another Java, or of other jars
+        draft.replace(kept)
+        for other in others:
+            other.unlink()
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _make(settings: Settings, draft: Path) -> None:
+    draft.unlink(missing_ok=True)  # of a process that was killed
     with TemporaryDirectory(prefix="acker-classes-") as folder:
-        alone = replace(settings, home=Path(folder), remote=None, token=None)
-        server.start(alone, owned=True, keep=draft)
+        alone = replace(settings, home=Path(folder), remote=None, token=None, server_address=LOOPBACK)
+        started = server.start(alone, owned=True, keep=draft)
         try:
             with session(alone) as spark:
                 _work(spark, Path(folder) / "table")
+            server.stop_once_kept(alone, started)
         finally:
-            server.stop(alone, _WRITING_SECONDS)  # Java writes the file as it ends
-    for other in kept.parent.glob("classes-*.jsa"):  # of another Java, or of other jars
-        other.unlink()
-    draft.replace(kept)
+            server.stop(alone)
 
 
 def _work(spark: SparkSession, table: Path) -> None:

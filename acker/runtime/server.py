@@ -22,7 +22,7 @@ from pathlib import Path
 
 from acker.core.errors import ServerError
 from acker.runtime.home import writing
-from acker.runtime.jars import jars, spark_home
+from acker.runtime.jars import default_folder, jars, spark_home
 from acker.runtime.java import check_java, java_command
 from acker.runtime.logs import last_words
 from acker.runtime.ports import check_free, free_port, is_listening
@@ -31,6 +31,8 @@ from acker.runtime.tokens import make_token, read_token, remove_token
 
 _START_SECONDS = 180  # a laptop under load takes a minute; beyond this it will not come
 _STOP_SECONDS = 20  # Spark's own shutdown hooks take 1 to 3
+_KEEP_SECONDS = 300  # to write the classes takes less than 60 where the machine is not busy
+_TERMINATED = 128 + signal.SIGTERM  # how Java ends that was told to and has done what it does at its end
 _POLL_SECONDS = 0.1
 
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # of which Spark's server and its client both know
@@ -179,14 +181,29 @@ def start(
         return _launch(settings, port or free_port(), owned, options)
 
 
-def stop(settings: Settings, patience_seconds: float = _STOP_SECONDS) -> bool:
-    """Stop the server of this home and wait until it is gone. Returns whether there was one.
-
-    Args:
-        patience_seconds: after which it is killed.
-    """
+def stop(settings: Settings) -> bool:
+    """Stop the server of this home and wait until it is gone. Returns whether there was one."""
     with _locked(settings):
-        return _end(settings, patience_seconds)
+        return _end(settings)
+
+
+def stop_once_kept(settings: Settings, server: Server) -> None:
+    """Stop a server that this process has started, once it has left its classes.
+
+    Raises:
+        ServerError: it was ended before, so that the file may be cut short, or could not write it.
+    """
+    child = _children[server.pid]
+    os.killpg(server.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_KEEP_SECONDS)
+    code = child.returncode  # None: it goes on
+    stop(settings)
+    if code != _TERMINATED:
+        raise ServerError(
+            f"Java did not keep its classes (exit code {code}). See that the disk has room for 300 MB, and "
+            "try again."
+        )
 
 
 def kept_classes(settings: Settings) -> Path:
@@ -197,7 +214,7 @@ def kept_classes(settings: Settings) -> Path:
     """
     of = [check_java(), java_command(), str(spark_home()), *map(str, jars(settings.jars))]
     digest = hashlib.sha256("\n".join(of).encode()).hexdigest()[:12]
-    return Path(sys.prefix) / "share" / "acker" / f"classes-{digest}.jsa"
+    return default_folder().parent / f"classes-{digest}.jsa"
 
 
 def _check_token(settings: Settings) -> None:
@@ -275,12 +292,12 @@ def _is_alive(server: Server) -> bool:
     return _start_time(server.pid) == server.started
 
 
-def _end(settings: Settings, patience_seconds: float = _STOP_SECONDS) -> bool:
+def _end(settings: Settings) -> bool:
     """End whatever the state file names, and clear what it leaves. Returns whether it was alive."""
     server = _read(settings)
     alive = server is not None and _is_alive(server)
     if server is not None and alive:
-        _kill(server, patience_seconds)
+        _kill(server)
         _children.pop(server.pid, None)
     _state(settings).unlink(missing_ok=True)
     remove_token(settings)
@@ -288,11 +305,11 @@ def _end(settings: Settings, patience_seconds: float = _STOP_SECONDS) -> bool:
     return alive
 
 
-def _kill(server: Server, patience_seconds: float) -> None:
+def _kill(server: Server) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, number)
-        deadline = time.monotonic() + patience_seconds
+        deadline = time.monotonic() + _STOP_SECONDS
         while time.monotonic() < deadline:
             if not _is_alive(server):
                 return
