@@ -57,8 +57,9 @@ class Tree:
             seconds: after which pytest is killed.
         """
         self._report.unlink(missing_ok=True)
-        options = ["-p", "no:cacheprovider", f"--basetemp={self._pytest}", f"--junit-xml={self._report}"]
-        command = [sys.executable, "-m", "pytest", *options, "--extended", f"--home={self.home}", *tests]
+        options = ["-p", "no:cacheprovider", "--extended", "--all-faults"]
+        places = [f"--basetemp={self._pytest}", f"--junit-xml={self._report}", f"--home={self.home}"]
+        command = [sys.executable, "-m", "pytest", *options, *places, *tests]
         with subprocess.Popen(
             command,
             cwd=self.folder,

@@ -207,7 +207,7 @@ MUTANTS = (
         "acker/spark/columns.py",
         '*message, attempt, bound_literal(batch, "_source_offset", "bigint")',
         "*message",
-        (f"{RUNS}test_a_late_fail_of_one_attempt_is_not_one_of_the_next",),
+        (f"{FEW}test_ids_of_roots_are_those_that_spark_makes",),
     ),
     Mutant(
         "an anchor of another batch is taken",
