@@ -22,8 +22,8 @@ SENTENCES = 1_000_000
 WORDS = 10  # of a sentence
 WORDS_IN_ALL = 5_000_000  # where sentences are shorter or longer
 VOCABULARY = 5_000
-AT_MOST = 2.0
-AT_MOST_OF_ONE = 3.5  # where a sentence is one word, each word has its own root and all that belongs to it
+AT_MOST = 1.5
+AT_MOST_OF_ONE = 2.5  # where a sentence is one word, each word has its own root and all that belongs to it
 
 
 def measure_width(spark: SparkSession, folder: Path, rounds: int, words: int) -> Measure:

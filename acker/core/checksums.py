@@ -14,6 +14,7 @@ import polars as pl
 
 from acker.core.events import Kind, State
 from acker.core.ids import hash64
+from acker.core.parquet import collect
 
 # What is decided by. Who is told of it (the message's name, the reason, times) is not in it.
 _OF_EVENTS = ("root_id", "ack_val", "emitted", "consumed", "source_offset", "attempt", "replaces", "joined")
@@ -47,7 +48,7 @@ def events_with_checksum(
     """
     own = {"kind": Kind.BATCH.value, "emitted": tuples, "consumed": 0, "component": component}
     row = pl.DataFrame([own | {"batch": batch, "logged_at": now}], events.schema)
-    seal = pl.lit(events.select(checksum_of_events()).item(), pl.Int64)
+    seal = pl.lit(collect(events.lazy().select(checksum_of_events())).item(), pl.Int64)
     return pl.concat([row.with_columns(ack_val=seal), events])
 
 

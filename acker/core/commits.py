@@ -24,6 +24,10 @@ from acker.core.schemas import STREAM_PROPERTIES
 ROWS = "rows"  # what the note of a commit calls the number of rows that it brought
 ROWS_OF_A_FILE = 500_000  # of which there are many; so files are written side by side
 
+# Of their values no two are alike.
+_IDS = ("root_id", "_root_id", "ack_val")
+_POSITIONS = ("source_offset", "_source_offset")
+
 Bounds = Mapping[str, tuple[Any, Any]]  # the least and the greatest value of some columns
 
 
@@ -110,14 +114,11 @@ def commit_rows(table: DeltaTable, rows: pa.Table, component: str, batch: int) -
     commit_batch(path, [write_file(path, rows)], table.schema(), component, batch)
 
 
-def append_files(
-    table: DeltaTable, parts: Sequence[tuple[pa.Table, Bounds]], app: str, number: int, how: Mapping[str, Any]
-) -> None:
+def append_files(table: DeltaTable, parts: Sequence[tuple[pa.Table, Bounds]], app: str, number: int) -> None:
     """Append rows as `append_rows` of `delta` does, in files that are written side by side.
 
     Args:
         parts: the rows of each file, with columns of the table in its types, and what the log tells of them.
-        how: see `write_file`.
 
     Raises:
         StoreError: they could not be written or committed.
@@ -125,7 +126,7 @@ def append_files(
 
     def commit(found: DeltaTable | None, once: CommitProperties) -> None:
         assert found is not None
-        files = write_files(path_of(found), [rows for rows, _ in parts], how)
+        files = write_files(path_of(found), [rows for rows, _ in parts])
         actions = [file.added(bounds) for file, (_, bounds) in zip(files, parts, strict=True)]
         found.create_write_transaction([*actions], "append", found.schema(), commit_properties=once)
 
@@ -137,28 +138,34 @@ def rows_of_newest_write(table: DeltaTable, among: int) -> int:
     return next((int(each[ROWS]) for each in table.history(among) if ROWS in each), 0)
 
 
-def write_files(path: str, parts: Sequence[pa.Table], how: Mapping[str, Any] | None = None) -> list[File]:
+def write_files(path: str, parts: Sequence[pa.Table]) -> list[File]:
     """Write rows side by side, those of each part into a file of its own; see `write_file`."""
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(partial(write_file, path, how=how), parts))
+        return list(pool.map(partial(write_file, path), parts))
 
 
-def write_file(path: str, rows: pa.Table, how: Mapping[str, Any] | None = None) -> File:
+def write_file(path: str, rows: pa.Table) -> File:
     """Write rows into a file of their own below a table's folder, which no version of the table names yet.
-
-    Args:
-        how: options of `pyarrow.parquet.write_table`.
 
     Raises:
         StoreError: they could not be written.
     """
     system, name = PyFileSystem(DeltaStorageHandler(path)), f"{uuid4().hex}.parquet"
     try:
-        pq.write_table(rows, name, filesystem=system, **(how or {"compression": "zstd"}))
+        pq.write_table(rows, name, filesystem=system, compression="snappy", **_encodings(rows.schema))
     except REFUSED as error:
         raise unwritten(path, error, f"The rows did not go into {path}: {said(error)}") from error
     (written,) = system.get_file_info([name])
     return File(name, written.size, written.mtime_ns // 1_000_000, rows.num_rows)
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Options of `pyarrow.parquet.write_table`, which else tries a dictionary for each column first."""
+    integers = [field.name for field in schema if field.type == pa.int64()]
+    return {
+        "use_dictionary": [name for name in schema.names if name not in (*_IDS, *_POSITIONS)],
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in _POSITIONS if name in integers},
+    }
 
 
 def files_below(path: str, folder: str) -> list[File]:

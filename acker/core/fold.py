@@ -5,7 +5,7 @@ plain Python.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import polars as pl
@@ -55,14 +55,17 @@ class FoldInput:
     timeouts: Timeouts
     now: datetime
 
-    def part(self, number: int, parts: int) -> "FoldInput":
-        """One of some parts of it, whose live rows and events are read. All of a message is in one part."""
-        return replace(
-            self,
-            live=collect(_part(self.live, number, parts)).lazy(),
-            events=collect(_part(self.events, number, parts)).lazy(),
-            waiting=_part(self.waiting, number, parts),
-        )
+    def part(self, number: int, parts: int) -> "Part":
+        """One of some parts of it, whose rows are read. All of a message is in one part."""
+        events, is_ack = _part(self.events, number, parts), pl.col("kind") == Kind.ACK
+        moved = ("root_id", "ack_val", (pl.col("emitted") - pl.col("consumed")).alias("outstanding"))
+        read = {
+            "live": collect(_part(self.live, number, parts)).lazy(),
+            "events": collect(events.filter(~is_ack)).lazy(),
+            "acks": collect(events.filter(is_ack).select(moved)).lazy(),
+            "waiting": _part(self.waiting, number, parts),
+        }
+        return Part(**(vars(self) | read))
 
     @property
     def pending(self) -> pl.LazyFrame:
@@ -80,6 +83,19 @@ class FoldInput:
         return self.events.filter(pl.col("kind") == Kind.LOST)
 
 
+@dataclass(frozen=True)
+class Part(FoldInput):
+    """What one pass of a fold holds.
+
+    Most events are acks, of which three numbers count. So they are apart from the others, which `events` has.
+
+    Args:
+        acks: columns root_id, ack_val and outstanding.
+    """
+
+    acks: pl.LazyFrame
+
+
 def folded(fold: FoldInput, passes: int = 1) -> Iterator[pl.DataFrame]:
     """Every row that this fold adds to the ledger but for its own, some messages after the other.
 
@@ -89,12 +105,12 @@ def folded(fold: FoldInput, passes: int = 1) -> Iterator[pl.DataFrame]:
         passes: in how many parts the rows are read, so that not all are held at once. What is decided of
             several messages together comes last and is held whole.
     """
-    if passes == 1:
-        fold = fold.part(0, 1)
-    together = Together.of(fold.pending, fold.events, fold.settled)
+    whole = fold.part(0, 1) if passes == 1 else None
+    first = whole or fold
+    together = Together.of(first.pending, first.events, fold.settled)
     apart = []
     for number in range(passes):
-        part = fold.part(number, passes)
+        part = whole or fold.part(number, passes)
         others = _still_retrying(part)
         linked, alone = together.divided(_decided(part))
         apart.append((linked, together.divided(others)[0]))
@@ -128,17 +144,12 @@ def marked(live: pl.LazyFrame, fold: FoldInput, parts: int = 1) -> Iterator[pl.L
         yield _marked(_part(live, number, parts), fold.part(number, parts), joined.lazy())
 
 
-def _marked(live: pl.LazyFrame, fold: FoldInput, joined: pl.LazyFrame) -> pl.LazyFrame:
-    roots = pl.concat([fold.events.select("root_id"), joined])
+def _marked(live: pl.LazyFrame, fold: Part, joined: pl.LazyFrame) -> pl.LazyFrame:
+    roots = pl.concat([fold.events.select("root_id"), fold.acks.select("root_id"), joined])
     arrived = pl.concat([fold.inits, fold.losses]).select(MESSAGE).unique()
-    told = {"has_events": (roots.drop_nulls().unique(), ["root_id"]), "has_arrived": (arrived, MESSAGE)}
-    rows = live
-    for name, (about, on) in (told | {"waits": (fold.waiting, ["root_id"])}).items():
-        found = collect(about)
-        if found.is_empty():  # then the columns on which it is joined need not be read
-            rows = rows.with_columns(pl.lit(None, pl.Boolean).alias(name))
-        else:
-            rows = rows.join(found.lazy().with_columns(pl.lit(True).alias(name)), on=on, how="left")
+    rows = _joined(live, _told(roots.drop_nulls().unique(), "has_events"), ["root_id"])
+    rows = _joined(rows, _told(arrived, "has_arrived"), MESSAGE)
+    rows = _joined(rows, _told(fold.waiting, "waits"), ["root_id"])
     is_pending, is_gone = pl.col("state") == State.PENDING, ~pl.col("spout").is_in(list(fold.spouts))
     changes = (
         pl.any_horizontal(pl.col("has_events", "has_arrived", "joined", "replaces").is_not_null())
@@ -148,11 +159,26 @@ def _marked(live: pl.LazyFrame, fold: FoldInput, joined: pl.LazyFrame) -> pl.Laz
     return rows.with_columns(changes=changes.fill_null(False))
 
 
-def _decided(fold: FoldInput) -> pl.DataFrame:
+def _joined(rows: pl.LazyFrame, told: pl.LazyFrame, on: Sequence[str]) -> pl.LazyFrame:
+    """The rows with what is told of some of them. Where it is of none, they are not looked through."""
+    found = collect(told)
+    if found.is_empty():
+        return rows.with_columns(
+            pl.lit(None, kind).alias(name) for name, kind in found.schema.items() if name not in on
+        )
+    return rows.join(found.lazy(), on=on, how="left")
+
+
+def _told(rows: pl.LazyFrame, name: str) -> pl.LazyFrame:
+    """Rows of a fold's input, with a column of that name which is true."""
+    return rows.with_columns(pl.lit(True).alias(name))
+
+
+def _decided(fold: Part) -> pl.DataFrame:
     """One row per root that was emitted or lost, with its `state`, `superseded` and `rejected` (bool)."""
-    roots = _balances(fold).join(_successors(fold), on=MESSAGE, how="left")
-    roots = roots.join(_reports(fold), on="root_id", how="left")
-    roots = roots.join(fold.waiting.with_columns(waits=True), on="root_id", how="left")
+    roots = _joined(_balances(fold), _successors(fold), MESSAGE)
+    roots = _joined(roots, _reports(fold), ["root_id"])
+    roots = _joined(roots, _told(fold.waiting, "waits"), ["root_id"])
     is_lost = pl.col("inits") == 0
     roots = roots.with_columns(
         superseded=(pl.col("successor") > pl.col("attempt")).fill_null(False), expired=_expired(fold)
@@ -200,37 +226,47 @@ def _decided(fold: FoldInput) -> pl.DataFrame:
     return collect(rows)
 
 
-def _balances(fold: FoldInput) -> pl.LazyFrame:
+def _balances(fold: Part) -> pl.LazyFrame:
     """Per root that was emitted or lost: sums and counts of its events, and its message."""
-    kind = pl.col("kind")
-    description = [*MESSAGE, "attempt", "batch", "replaces", "emitted_at"]
-    columns = ["root_id", "kind", "ack_val", "outstanding", "turn", "events", *description]
+    kind, description = pl.col("kind"), [*MESSAGE, "attempt", "batch", "replaces"]
+    columns = ["root_id", "kind", "ack_val", "outstanding", "turn", "events", "emitted_at", *description]
     starts = kind.is_in([Kind.INIT, Kind.RESET])  # of all events these alone start the time again
+    pending = fold.pending.with_columns(kind=pl.lit(Kind.INIT), events=pl.lit(0, pl.Int64))
     events = fold.events.with_columns(
         outstanding=pl.col("emitted") - pl.col("consumed"),
         turn=pl.when(starts).then(pl.lit(fold.turn.number, pl.Int64)),
         events=pl.lit(1, pl.Int64),
-        batch=pl.when(kind.is_in([Kind.INIT, Kind.LOST])).then("batch"),
         emitted_at=pl.when(kind == Kind.INIT).then("logged_at"),
     )
-    pending = fold.pending.with_columns(kind=pl.lit(Kind.INIT), events=pl.lit(0, pl.Int64))
+    rows = collect(pl.concat([pending.select(columns), events.select(columns)]))
+    told = (
+        rows.lazy()
+        .with_row_index("row")
+        .select(
+            pl.exclude("kind", "row", *description),
+            inits=kind == Kind.INIT,
+            fails=kind.is_in(FAILURES),
+            rejected=kind == Kind.REJECT,
+            row=pl.when(kind.is_in([Kind.INIT, Kind.LOST])).then("row"),
+        )
+    )
+    acks = fold.acks.with_columns(events=pl.lit(1, pl.Int64))
     sums = (
-        pl.concat([pending.select(columns), events.select(columns)])
+        pl.concat([told, acks], how="diagonal")
         .group_by("root_id")
         .agg(
             pl.col("ack_val").bitwise_xor(),
-            pl.col("outstanding").sum(),
-            pl.col("events").sum(),
-            (kind == Kind.INIT).sum().alias("inits"),
-            kind.is_in(FAILURES).sum().alias("fails"),
-            (kind == Kind.REJECT).any().alias("rejected"),
-            (kind == Kind.LOST).sum().alias("losses"),
+            pl.col("outstanding", "events", "inits", "fails").sum(),
+            pl.col("rejected").any(),
             pl.col("turn").max(),
-            # A root that was emitted twice has described itself twice, and alike but for the time.
-            *(pl.col(name).min() for name in description),
+            pl.col("emitted_at").min(),
+            pl.col("row").min(),
         )
+        .filter(pl.col("row").is_not_null())  # the others are late
     )
-    return sums.filter((pl.col("inits") > 0) | (pl.col("losses") > 0))  # the others are late
+    found = collect(sums)
+    # A root that was emitted twice has described itself twice, and alike but for the time.
+    return pl.concat([found, rows.select(description)[found["row"]]], how="horizontal").lazy()
 
 
 def _reports(fold: FoldInput) -> pl.LazyFrame:
@@ -321,7 +357,7 @@ def _still_retrying(fold: FoldInput) -> pl.DataFrame:
         .group_by(MESSAGE)
         .agg(pl.col("attempt").max().alias("arrived"))
     )
-    waiting = fold.live.filter(pl.col("state") == State.RETRYING).join(arrived, on=MESSAGE, how="left")
+    waiting = _joined(fold.live.filter(pl.col("state") == State.RETRYING), arrived, MESSAGE)
     gone = ~pl.col("spout").is_in(list(fold.spouts))
     rows = waiting.filter((pl.col("arrived") < pl.col("attempt")).fill_null(True)).select(
         "root_id",

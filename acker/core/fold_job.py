@@ -26,7 +26,7 @@ from acker.core.snapshot import Snapshot
 from acker.core.streams import Rows, by_each_root
 from acker.core.timeouts import Timeouts, Turn
 
-ROWS_AT_ONCE = 4_000_000
+ROWS_AT_ONCE = 8_000_000
 
 _LEDGER = SCHEMAS[LEDGER]
 _SCHEMA = pa.schema(

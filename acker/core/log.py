@@ -5,6 +5,7 @@ it was given. Consumed = new inputs + previously held back − still held back.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -34,12 +35,6 @@ _EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an 
 _ZERO = pl.lit(0, pl.Int64)
 _NO_TUPLES = {name: _ZERO for name in ("ack_val", "emitted", "consumed")}
 _SCHEMA = SCHEMAS[EVENTS].arrow()
-# Of ids and positions no two are alike. To try a dictionary for them first takes a third of the write's time.
-_HOW = {
-    "compression": "snappy",
-    "use_dictionary": [name for name in _SCHEMA.names if name not in ("root_id", "ack_val", "source_offset")],
-    "column_encoding": {"source_offset": "DELTA_BINARY_PACKED"},
-}
 _BOUNDED = SCHEMAS[EVENTS].stats_columns.split(",")
 _EDGES = pl.Int16  # how many consumers a tuple has
 
@@ -79,8 +74,9 @@ def run_log(snapshot: Snapshot, request: LogRequest) -> None:
     found = collect(events.with_columns(**missing).select(columns.names()).cast(columns), snapshot.opened)
     tuples = rows_by_batch(snapshot, request.component).get(request.batch, 0)
     both = events_with_checksum(found, request.component, request.batch, tuples, request.now)
-    parts = [_part(rows) for rows in both.iter_slices(ROWS_OF_A_FILE)]
-    append_files(snapshot.require(EVENTS), parts, request.component, request.batch, _HOW)
+    with ThreadPoolExecutor() as pool:
+        parts = list(pool.map(_part, both.iter_slices(ROWS_OF_A_FILE)))
+    append_files(snapshot.require(EVENTS), parts, request.component, request.batch)
 
 
 def _part(rows: pl.DataFrame) -> tuple[pa.Table, Bounds]:
@@ -120,48 +116,46 @@ def _bolt_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:
     """
     own = _rows(snapshot, request.component, [request.batch], request.edges)
     columns = own.collect_schema().names()
-    consumed = _consumed(snapshot, request, own)
-    failed = by_each_root(own.filter(pl.col("_kind").is_in(FAILURES)))
-    # The greater of both kinds is the one for good, whose reason goes before others.
-    for_good = pl.col("_kind") == pl.col("_kind").max()
-    failed = failed.group_by("_root_id").agg(
-        kind=pl.col("_kind").max(), reason=pl.col("_error").filter(for_good).min()
-    )
+    moved = _consumed(snapshot, request, own)
     if request.edges:  # else nobody is to consume what the bolt emitted
-        emitted = _by_root(own.filter(_EMITTED))
-        both = consumed.join(emitted, on="_root_id", how="full", coalesce=True, suffix="_emitted")
-    else:
-        both = consumed.with_columns(id_emitted=_ZERO, edges_emitted=_ZERO)
-    rows = both.join(failed, on="_root_id", how="left").select(
-        pl.col("_root_id").alias("root_id"),
-        pl.col("kind").fill_null(Kind.ACK),
-        (pl.col("id").fill_null(0) ^ pl.col("id_emitted").fill_null(0)).alias("ack_val"),
-        pl.col("edges_emitted").fill_null(0).alias("emitted"),
-        pl.col("edges").fill_null(0).alias("consumed"),
-        "reason",
-    )
+        moved.append(own.filter(_EMITTED).rename({"edges": "emitted"}))
+    rows = _by_root(moved).with_columns(kind=pl.lit(Kind.ACK))
+    failed = _failed(snapshot, own)
+    if not failed.is_empty():
+        rows = rows.drop("kind").join(failed.lazy(), on="root_id", how="left")
+        rows = rows.with_columns(pl.col("kind").fill_null(Kind.ACK))
     if "_held" in columns:  # a root whose tuples are all held back has moved nothing
-        moved = (pl.col("ack_val") != 0) | (pl.col("emitted") != 0) | (pl.col("consumed") != 0)
-        rows = pl.concat([rows.filter(moved | pl.col("kind").is_in(FAILURES)), _resets(own)], how="diagonal")
+        has_moved = pl.any_horizontal(pl.col("ack_val", "emitted", "consumed") != 0)
+        has_moved |= pl.col("kind").is_in(FAILURES)
+        rows = pl.concat([rows.filter(has_moved), _resets(own)], how="diagonal")
     return pl.concat([rows, _joins(own)], how="diagonal") if "_root_ids" in columns else rows
 
 
-def _consumed(snapshot: Snapshot, request: LogRequest, own: pl.LazyFrame) -> pl.LazyFrame:
-    """Per root the XOR of the ids of the tuples that the bolt consumed, and `edges`, how many there are."""
+def _failed(snapshot: Snapshot, own: pl.LazyFrame) -> pl.DataFrame:
+    """Roots that the bolt failed, with `kind` and `reason`. The one for good goes before others."""
+    each = by_each_root(own.filter(pl.col("_kind").is_in(FAILURES)))
+    for_good = pl.col("_kind") == pl.col("_kind").max()  # the greater of both kinds
+    failed = each.group_by(root_id="_root_id").agg(
+        kind=pl.col("_kind").max(), reason=pl.col("_error").filter(for_good).min()
+    )
+    return collect(failed, snapshot.opened)
+
+
+def _consumed(snapshot: Snapshot, request: LogRequest, own: pl.LazyFrame) -> list[pl.LazyFrame]:
+    """The tuples that the bolt consumed, with `consumed`, on how many edges; of held ones, −1."""
     assert request.inputs is not None
-    parts = [pl.LazyFrame(schema={"_root_id": pl.Int64, "id": pl.Int64, "edges": _EDGES})]
+    parts = []
     for name, batches in request.inputs.items():
         rows = _rows(snapshot, name, batches, [edge(name, request.component)])
         mine = pl.sql_expr(of_stream(name, rows.collect_schema().names()))
-        parts.append(rows.filter(mine & _EMITTED))
+        parts.append(rows.filter(mine & _EMITTED).rename({"edges": "consumed"}))
     if "_held" in own.collect_schema():
         before = _rows(snapshot, request.component, [request.batch - 1])
-        parts.append(_held(snapshot, before, request.component))
-        parts.append(_held(snapshot, own, request.component).with_columns(edges=pl.lit(-1, _EDGES)))
-    return _by_root(pl.concat(parts, how="diagonal"))
+        parts += [_held(snapshot, before, request.component, 1), _held(snapshot, own, request.component, -1)]
+    return parts
 
 
-def _held(snapshot: Snapshot, rows: pl.LazyFrame, consumer: str) -> pl.LazyFrame:
+def _held(snapshot: Snapshot, rows: pl.LazyFrame, consumer: str, consumed: int) -> pl.LazyFrame:
     """The tuples among the rows that the consumer holds back, each with its `id` on the edge to it."""
     if "_held" not in rows.collect_schema():
         return pl.LazyFrame()
@@ -169,7 +163,7 @@ def _held(snapshot: Snapshot, rows: pl.LazyFrame, consumer: str) -> pl.LazyFrame
     places = rows.filter(pl.col("_kind") == HELD).select(*roots, pl.col("_held").struct.unnest())
     # Each task of a bolt may hold the same tuple, which is one edge all the same.
     held = collect(places, snapshot.opened).unique(["stream", "file", "row"])
-    return held_ids(held, consumer).with_columns(edges=pl.lit(1, _EDGES)).lazy()
+    return held_ids(held, consumer).with_columns(consumed=pl.lit(consumed, _EDGES)).lazy()
 
 
 def _resets(own: pl.LazyFrame) -> pl.LazyFrame:
@@ -189,21 +183,24 @@ def _joins(own: pl.LazyFrame) -> pl.LazyFrame:
 def _failed_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:
     """One row per root of what the bolt was given or held back: all of it is consumed, and it fails."""
     own = _rows(snapshot, request.component, [request.batch])
-    return _consumed(snapshot, request, own).select(
-        pl.col("_root_id").alias("root_id"),
-        pl.lit(Kind.FAIL).alias("kind"),
-        pl.col("id").alias("ack_val"),
-        _ZERO.alias("emitted"),
-        pl.col("edges").alias("consumed"),
-        pl.lit(request.failed).alias("reason"),
+    rows = _by_root(_consumed(snapshot, request, own))
+    return rows.with_columns(kind=pl.lit(Kind.FAIL), reason=pl.lit(request.failed))
+
+
+def _by_root(tuples: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+    """Per root of some tuples, as an event has it, the XOR of their ids, and how many there are.
+
+    Args:
+        tuples: with `id`, and `emitted` or `consumed`, on how many edges.
+    """
+    none = pl.LazyFrame(schema={"_root_id": pl.Int64, "id": pl.Int64, "emitted": _EDGES, "consumed": _EDGES})
+    sums = by_each_root(pl.concat([none, *tuples], how="diagonal")).group_by(root_id="_root_id")
+    found = sums.agg(
+        ack_val=pl.col("id").bitwise_xor(),
+        emitted=pl.col("emitted").sum().cast(pl.Int64),
+        consumed=pl.col("consumed").sum().cast(pl.Int64),
     )
-
-
-def _by_root(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Per root of some tuples the XOR of their ids, and `edges`, how many these are."""
-    sums = by_each_root(rows).group_by("_root_id")
-    found = sums.agg(pl.col("id").bitwise_xor(), pl.col("edges").sum().cast(pl.Int64))
-    return found.filter(pl.col("_root_id").is_not_null())  # the others are not tracked
+    return found.filter(pl.col("root_id").is_not_null())  # the others are not tracked
 
 
 def _rows(

@@ -67,7 +67,7 @@ class Settings:
         source_late_minutes: `PIPELINE_SOURCE_LATE_MINUTES`, how old what a spout has yet to read may be
             before a run's check fails. Default: 0, and it may be of any age.
         fold_rows: `PIPELINE_FOLD_ROWS`, how many events and messages in flight a fold holds in memory at
-            once, half a KB each. Default: 4000000.
+            once, a third of a KB each. Default: 8000000.
         jars: `PIPELINE_JARS`, the folder of the jars that its own server loads. Default: none, and they are
             fetched into the Python environment when a server first needs them.
     """
@@ -132,7 +132,7 @@ class Settings:
             acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
             give_up_after_tries=number("PIPELINE_GIVE_UP_AFTER_TRIES", 0),
             source_late_minutes=number("PIPELINE_SOURCE_LATE_MINUTES", 0),
-            fold_rows=positive_number("PIPELINE_FOLD_ROWS", 4_000_000, environ),
+            fold_rows=positive_number("PIPELINE_FOLD_ROWS", 8_000_000, environ),
             jars=_folder("PIPELINE_JARS", jars) if (jars := value("PIPELINE_JARS", "")) else None,
         )
 
