@@ -118,7 +118,7 @@ def _bolt_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:
     columns = own.collect_schema().names()
     moved = _consumed(snapshot, request, own)
     if request.edges:  # else nobody is to consume what the bolt emitted
-        moved.append(own.filter(_EMITTED).rename({"edges": "emitted"}))
+        moved.append(own.filter(_EMITTED).with_columns(emitted="edges"))
     rows = _by_root(moved).with_columns(kind=pl.lit(Kind.ACK))
     failed = _failed(snapshot, own)
     if not failed.is_empty():
@@ -148,7 +148,7 @@ def _consumed(snapshot: Snapshot, request: LogRequest, own: pl.LazyFrame) -> lis
     for name, batches in request.inputs.items():
         rows = _rows(snapshot, name, batches, [edge(name, request.component)])
         mine = pl.sql_expr(of_stream(name, rows.collect_schema().names()))
-        parts.append(rows.filter(mine & _EMITTED).rename({"edges": "consumed"}))
+        parts.append(rows.filter(mine & _EMITTED).with_columns(consumed="edges"))
     if "_held" in own.collect_schema():
         before = _rows(snapshot, request.component, [request.batch - 1])
         parts += [_held(snapshot, before, request.component, 1), _held(snapshot, own, request.component, -1)]
