@@ -24,17 +24,22 @@ _OF_LEDGER = ("root_id", "ack_val", "outstanding", "source_offset", "attempt", "
 
 def checksum_of_events() -> pl.Expr:
     """The checksum of some events, an aggregate; 0 of none. Their order does not matter."""
-    return _checksum(_OF_EVENTS, kind=Kind)
+    return _xor(share_of_checksum())
+
+
+def share_of_checksum() -> pl.Expr:
+    """What each event adds to the checksum of some, which is the XOR of it."""
+    return _shares(_OF_EVENTS, kind=Kind)
 
 
 def checksum_of_ledger() -> pl.Expr:
     """The checksum of some rows of the ledger, as `checksum_of_events`."""
-    return _checksum(_OF_LEDGER, state=State)
+    return _xor(_shares(_OF_LEDGER, state=State))
 
 
 def checksum_of_replay() -> pl.Expr:
     """The checksum of some rows of `replays`, as `checksum_of_events`."""
-    return _checksum(_OF_REPLAYS)
+    return _xor(_shares(_OF_REPLAYS))
 
 
 def events_with_checksum(
@@ -52,10 +57,13 @@ def events_with_checksum(
     return pl.concat([row.with_columns(ack_val=seal), events])
 
 
-def _checksum(numbers: Sequence[str], **words: type[StrEnum]) -> pl.Expr:
-    """XOR over the rows of a sum over the columns, each times an odd number of its own.
+def _xor(shares: pl.Expr) -> pl.Expr:
+    """A row that is there twice breaks it as one that is gone."""
+    return shares.bitwise_xor().fill_null(0)
 
-    A row that is there twice breaks it as one that is gone.
+
+def _shares(numbers: Sequence[str], **words: type[StrEnum]) -> pl.Expr:
+    """Per row a sum over the columns, each times an odd number of its own.
 
     Args:
         words: column -> the words that may stand there.
@@ -68,4 +76,4 @@ def _checksum(numbers: Sequence[str], **words: type[StrEnum]) -> pl.Expr:
         * pl.lit(hash64(name) % 2**64 | 1, pl.UInt64)
         for name, value in values.items()
     ]
-    return reduce(add, parts).reinterpret(signed=True).bitwise_xor().fill_null(0)
+    return reduce(add, parts).reinterpret(signed=True)

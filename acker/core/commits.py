@@ -4,13 +4,14 @@ Until then no version of the table names them. What a write that was killed leav
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Schema
@@ -152,20 +153,49 @@ def write_file(path: str, rows: pa.Table) -> File:
     """
     system, name = PyFileSystem(DeltaStorageHandler(path)), f"{uuid4().hex}.parquet"
     try:
-        pq.write_table(rows, name, filesystem=system, compression="snappy", **_encodings(rows.schema))
+        pq.write_table(rows, name, filesystem=system, compression="snappy", **_options(rows.schema))
     except REFUSED as error:
         raise unwritten(path, error, f"The rows did not go into {path}: {said(error)}") from error
     (written,) = system.get_file_info([name])
     return File(name, written.size, written.mtime_ns // 1_000_000, rows.num_rows)
 
 
-def _encodings(schema: pa.Schema) -> dict[str, Any]:
+def _options(schema: pa.Schema) -> dict[str, Any]:
     """Options of `pyarrow.parquet.write_table`, which else tries a dictionary for each column first."""
     integers = [field.name for field in schema if field.type == pa.int64()]
+    others = [name for name in schema.names if name not in _IDS]
     return {
-        "use_dictionary": [name for name in schema.names if name not in (*_IDS, *_POSITIONS)],
+        "store_schema": False,  # it would tell of dictionaries
+        "write_statistics": others,  # bounds of ids exclude nothing
+        "use_dictionary": [name for name in others if name not in _POSITIONS],
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in _POSITIONS if name in integers},
     }
+
+
+def file_rows(parts: Iterable[pl.DataFrame], schema: pa.Schema) -> list[pa.Table]:
+    """The rows of each file as `write_file` takes them, without columns that have no value in any row.
+
+    A string that is the same in each row becomes a dictionary of one word, so that nobody looks at it again.
+
+    Args:
+        schema: of the table.
+    """
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(partial(_file_rows, schema=schema), parts))
+
+
+def _file_rows(rows: pl.DataFrame, schema: pa.Schema) -> pa.Table:
+    columns = [field for field in schema if field.name in rows.columns]
+    columns = [field for field in columns if rows[field.name].null_count() < rows.height]
+    return pa.table({field.name: _array(rows[field.name], field.type) for field in columns})
+
+
+def _array(values: pl.Series, kind: pa.DataType) -> pa.Array:
+    is_word = kind == pa.string() and len(values) > 0 and not values.has_nulls()
+    if not is_word or not (values == values[0]).all():
+        return values.to_arrow().cast(kind)
+    places = pl.zeros(len(values), pl.Int32, eager=True)
+    return pa.DictionaryArray.from_arrays(places.to_arrow(), values.head(1).to_arrow().cast(kind))
 
 
 def files_below(path: str, folder: str) -> list[File]:

@@ -4,12 +4,13 @@ Nothing here reads a clock or a table, so the same inputs give the same rows. `o
 plain Python.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import polars as pl
 
+from acker.core.checksums import share_of_checksum
 from acker.core.events import FAILURES, Kind, State
 from acker.core.ids import bucket
 from acker.core.messages import MESSAGE
@@ -57,13 +58,22 @@ class FoldInput:
 
     def part(self, number: int, parts: int) -> "Part":
         """One of some parts of it, whose rows are read. All of a message is in one part."""
-        events, is_ack = _part(self.events, number, parts), pl.col("kind") == Kind.ACK
-        moved = ("root_id", "ack_val", (pl.col("emitted") - pl.col("consumed")).alias("outstanding"))
+        rows, is_ack = _part(self.events, number, parts), pl.col("kind").eq_missing(pl.lit(Kind.ACK))
+        outstanding = (pl.col("emitted") - pl.col("consumed")).alias("outstanding")
+        moved = rows.filter(is_ack).with_columns(
+            kind=pl.lit(Kind.ACK)
+        )  # which the share is then not to look up
+        acks = collect(moved.select("root_id", "ack_val", outstanding, share=share_of_checksum()))
+        others = collect(rows.filter(~is_ack).with_columns(share=share_of_checksum()))
+        shares = pl.concat([acks["share"], others["share"]])
         read = {
             "live": collect(_part(self.live, number, parts)).lazy(),
-            "events": collect(events.filter(~is_ack)).lazy(),
-            "acks": collect(events.filter(is_ack).select(moved)).lazy(),
+            "events": others.drop("share").lazy(),
+            "acks": acks.drop("share").lazy(),
             "waiting": _part(self.waiting, number, parts),
+            "count": len(shares),
+            "checksum": shares.bitwise_xor() or 0,
+            "is_last": number == parts - 1,
         }
         return Part(**(vars(self) | read))
 
@@ -91,12 +101,20 @@ class Part(FoldInput):
 
     Args:
         acks: columns root_id, ack_val and outstanding.
+        count: of both.
+        checksum: of both, as `checksum_of_events` has it.
+        is_last: whether all others were read before.
     """
 
     acks: pl.LazyFrame
+    count: int
+    checksum: int
+    is_last: bool
 
 
-def folded(fold: FoldInput, passes: int = 1) -> Iterator[pl.DataFrame]:
+def folded(
+    fold: FoldInput, passes: int = 1, on_part: Callable[[Part], None] = lambda part: None
+) -> Iterator[pl.DataFrame]:
     """Every row that this fold adds to the ledger but for its own, some messages after the other.
 
     Columns are those of `ledger` that a fold decides, and `live` (bool), which tells which rows live on.
@@ -104,6 +122,7 @@ def folded(fold: FoldInput, passes: int = 1) -> Iterator[pl.DataFrame]:
     Args:
         passes: in how many parts the rows are read, so that not all are held at once. What is decided of
             several messages together comes last and is held whole.
+        on_part: called with each part before anything is decided of it.
     """
     whole = fold.part(0, 1) if passes == 1 else None
     first = whole or fold
@@ -111,6 +130,7 @@ def folded(fold: FoldInput, passes: int = 1) -> Iterator[pl.DataFrame]:
     apart = []
     for number in range(passes):
         part = whole or fold.part(number, passes)
+        on_part(part)
         others = _still_retrying(part)
         linked, alone = together.divided(_decided(part))
         apart.append((linked, together.divided(others)[0]))
@@ -127,7 +147,10 @@ def _rows(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.Da
 
 
 def _part(rows: pl.LazyFrame, number: int, parts: int) -> pl.LazyFrame:
-    return rows if parts == 1 else rows.filter(bucket(pl.col("root_id")) % parts == number)
+    if parts == 1:
+        return rows
+    place = bucket(pl.col("root_id")).fill_null(0)  # none is left out, so that a check sees all
+    return rows.filter(place % parts == number)
 
 
 def marked(live: pl.LazyFrame, fold: FoldInput, parts: int = 1) -> Iterator[pl.LazyFrame]:
@@ -266,7 +289,8 @@ def _balances(fold: Part) -> pl.LazyFrame:
     )
     found = collect(sums)
     # A root that was emitted twice has described itself twice, and alike but for the time.
-    return pl.concat([found, rows.select(description)[found["row"]]], how="horizontal").lazy()
+    described = collect(rows.lazy().select(pl.col(description).gather(pl.lit(found["row"]))))
+    return pl.concat([found, described], how="horizontal").lazy()
 
 
 def _reports(fold: FoldInput) -> pl.LazyFrame:

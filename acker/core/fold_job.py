@@ -11,11 +11,11 @@ import polars as pl
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
-from acker.core.checksums import checksum_of_events, checksum_of_ledger
-from acker.core.commits import ROWS_OF_A_FILE
+from acker.core.checksums import checksum_of_ledger
+from acker.core.commits import ROWS_OF_A_FILE, file_rows
 from acker.core.delta import commit_once, files_of, path_of
 from acker.core.events import Kind
-from acker.core.fold import FoldInput, folded, marked
+from acker.core.fold import FoldInput, Part, folded, marked
 from acker.core.ids import BUCKETS
 from acker.core.integrity import broken_fold, check_batches
 from acker.core.ledger import APP, Fold, read_fold, settled_rows, unfolded
@@ -91,11 +91,11 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
     Raises:
         StoreError: events or live rows could not be read, or the fold not be committed.
     """
-    events, count = _new_events(request)
+    new = _NewEvents(request)
     without_live = FoldInput(
         live=pl.LazyFrame(schema=columns_of(LEDGER)),
         settled=settled_rows(request.previous),
-        events=events,
+        events=new.rows,
         waiting=collect(_waiting(request.snapshot, request.waiting).unique(), request.snapshot.opened).lazy(),
         spouts=request.spouts,
         delays=request.delays,
@@ -103,11 +103,12 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
         timeouts=request.timeouts,
         now=request.now,
     )
-    live = _live(request, without_live, request.passes(count))
+    live = _live(request, without_live, request.passes(new.at_most))
     output = _Output(request, live.taken_over)
-    for rows in folded(replace(without_live, live=live.rows), request.passes(count + live.count)):
+    fold, passes = replace(without_live, live=live.rows), request.passes(new.at_most + live.count)
+    for rows in folded(fold, passes, new.add):
         output.add(rows)
-    is_ours = output.commit(count)
+    is_ours = output.commit(new.count)
     return read_fold(request.snapshot.store.require(LEDGER), request.number), is_ours
 
 
@@ -144,7 +145,7 @@ class _Output:
             self._checksums[is_live] ^= int(mine.select(checksum_of_ledger()).item())
             waiting.append(mine)
             if sum(each.height for each in waiting) >= ROWS_OF_A_FILE:
-                self._write(_arrow(self._taken(is_live)), is_live)
+                self._write(_parts(self._taken(is_live)), is_live)
 
     def commit(self, events: int) -> bool:
         """Commit the fold once; whether it is ours.
@@ -153,9 +154,10 @@ class _Output:
             events: all that it read, the late ones included.
         """
         own = _own_row(self._request, events, self._checksums[False], self._checksums[True])
-        both = pa.concat_tables([own, _arrow(self._taken(False))], promote_options="default")
-        self._write(both, is_live=False)
-        self._write(_arrow(self._taken(True)), is_live=True)
+        (settled,) = _parts(pl.concat([own, self._taken(False)], how="diagonal"))  # they fill no file
+        logged = _logged(self._request, settled.num_rows)
+        self._write([settled.append_column("logged", logged)], is_live=False)
+        self._write(_parts(self._taken(True)), is_live=True)
 
         def commit(table: DeltaTable | None, once: CommitProperties) -> None:
             assert table is not None
@@ -172,33 +174,52 @@ class _Output:
         # What is emitted together mostly settles or times out together.
         return rows.sort("turn", "batch") if is_live and rows.height > ROWS_OF_A_FILE else rows
 
-    def _write(self, rows: pa.Table, is_live: bool) -> None:
-        self._actions += written(path_of(self._ledger), self._request.number, rows, is_live)
+    def _write(self, parts: Sequence[pa.Table], is_live: bool) -> None:
+        self._actions += written(path_of(self._ledger), self._request.number, parts, is_live)
 
 
-def _new_events(request: FoldRequest) -> tuple[pl.LazyFrame, int]:
-    """Events of the batches that no fold has seen, at the fixed version, without the batches' own; how many.
+class _NewEvents:
+    """Events of the batches that no fold has seen, at the fixed version.
 
-    Raises:
-        StoreError: they are not those that were logged. One of them could settle what it knows nothing of.
+    Args:
+        rows: without the batches' own.
+        at_most: how many rows their files have.
+        count: of those that were read.
     """
-    new = unfolded(request.previous, request.logged)
-    table = request.snapshot.require(EVENTS)
-    files = scan(files_of(table, new), columns_of(EVENTS))
-    rows = files.filter(pl.sql_expr(new))
-    is_batch = pl.col("kind").eq_missing(pl.lit(Kind.BATCH))
-    batches, events = collect(rows.filter(is_batch)), rows.filter(~is_batch)
-    if collect(files.select(pl.len())).item() <= request.rows_at_once:
-        events = collect(events).lazy()
-    folded = request.previous.logged if request.previous else {}
-    logged = [
-        (name, batch) for name, n in request.logged.items() for batch in range(folded.get(name, 0) + 1, n + 1)
-    ]
-    found = batches.select(pl.len(), pl.col("ack_val").bitwise_xor().fill_null(0)).row(0)
-    count, checksum = collect(events.select(pl.len(), checksum=checksum_of_events())).row(0)
-    if found != (len(logged), checksum):
-        check_batches(table, batches, events, logged)
-    return events, count
+
+    def __init__(self, request: FoldRequest) -> None:
+        new = unfolded(request.previous, request.logged)
+        self._request, self._table = request, request.snapshot.require(EVENTS)
+        files = scan(files_of(self._table, new), columns_of(EVENTS))
+        rows, is_batch = files.filter(pl.sql_expr(new)), pl.col("kind").eq_missing(pl.lit(Kind.BATCH))
+        self._batches, self.rows = collect(rows.filter(is_batch)), rows.filter(~is_batch)
+        self.at_most = int(collect(files.select(pl.len())).item())
+        if self.at_most <= request.rows_at_once:
+            self.rows = collect(self.rows).lazy()
+        self.count, self._checksum = 0, 0
+
+    def add(self, part: Part) -> None:
+        """Take note of a part of them that was read, and check all when it is the last.
+
+        Raises:
+            StoreError: they are not those that were logged. One could settle what it knows nothing of.
+        """
+        self.count += part.count
+        self._checksum ^= part.checksum
+        if part.is_last:
+            self._check()
+
+    def _check(self) -> None:
+        request, previous = self._request, self._request.previous
+        folded = previous.logged if previous else {}
+        logged = [
+            (name, batch)
+            for name, newest in request.logged.items()
+            for batch in range(folded.get(name, 0) + 1, newest + 1)
+        ]
+        found = self._batches.select(pl.len(), pl.col("ack_val").bitwise_xor().fill_null(0)).row(0)
+        if found != (len(logged), self._checksum):
+            check_batches(self._table, self._batches, self.rows, logged)
 
 
 def _waiting(snapshot: Snapshot, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame:
@@ -209,14 +230,13 @@ def _waiting(snapshot: Snapshot, waiting: Mapping[str, Sequence[int]]) -> pl.Laz
     return pl.concat(parts).select(pl.col("_root_id").alias("root_id")).drop_nulls()
 
 
-def _arrow(rows: pl.DataFrame) -> pa.Table:
-    """Rows of the ledger as its files have them, in the order of its columns."""
-    columns = [field for field in _SCHEMA if field.name in rows.columns]
-    return rows.select([field.name for field in columns]).to_arrow().cast(pa.schema(columns))
+def _parts(rows: pl.DataFrame) -> list[pa.Table]:
+    """Rows of the ledger as its files have them."""
+    return file_rows(rows.iter_slices(ROWS_OF_A_FILE), _SCHEMA)
 
 
-def _own_row(request: FoldRequest, events: int, settled: int, live: int) -> pa.Table:
-    """The fold's row of itself.
+def _own_row(request: FoldRequest, events: int, settled: int, live: int) -> pl.DataFrame:
+    """The fold's row of itself, but for `logged`.
 
     Args:
         events: all that it read, the late ones included.
@@ -233,7 +253,11 @@ def _own_row(request: FoldRequest, events: int, settled: int, live: int) -> pa.T
         "outstanding": live,
         "folded_at": request.now,
     }
-    own = _arrow(pl.DataFrame([row], columns_of(LEDGER)))
+    return pl.DataFrame([row], columns_of(LEDGER))
+
+
+def _logged(request: FoldRequest, rows: int) -> pa.ChunkedArray:
+    """The column `logged` of so many rows, of which the first is the fold's own."""
     # Polars has no type for a map, and PyArrow imports pandas for Python's values: twice the time of a fold.
     ends, names, newest = (
         pl.Series(list(values), dtype=kind).to_arrow()
@@ -243,5 +267,5 @@ def _own_row(request: FoldRequest, events: int, settled: int, live: int) -> pa.T
             (request.logged.values(), pl.Int64()),
         )
     )
-    logged = pa.MapArray.from_arrays(ends, names.cast(pa.string()), newest)
-    return own.append_column("logged", logged).select(_SCHEMA.names)
+    own = pa.MapArray.from_arrays(ends, names.cast(pa.string()), newest)
+    return pa.chunked_array([own, pa.nulls(rows - 1, own.type)])

@@ -117,8 +117,11 @@ def _live_file(row: dict[str, Any]) -> LiveFile:
     return LiveFile(file, (row["min.fold"], row["max.fold"]), row["checksum"])
 
 
-def written(path: str, fold: int, rows: pa.Table, is_live: bool) -> list[AddAction]:
-    """Write rows of a fold into files of the ledger, and return what its commit says of them."""
+def written(path: str, fold: int, parts: Sequence[pa.Table], is_live: bool) -> list[AddAction]:
+    """Write rows of a fold into files of the ledger, and return what its commit says of them.
+
+    Args:
+        parts: the rows of each file.
+    """
     partition = {PARTITION: str(fold) if is_live else None}
-    parts = [rows.slice(first, ROWS_OF_A_FILE) for first in range(0, rows.num_rows, ROWS_OF_A_FILE)]
     return [file.added({"fold": (fold, fold)}, partition) for file in write_files(path, parts)]

@@ -5,15 +5,13 @@ it was given. Consumed = new inputs + previously held back − still held back.
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
 import polars as pl
-import pyarrow as pa
 
 from acker.core.checksums import events_with_checksum
-from acker.core.commits import ROWS_OF_A_FILE, Bounds, append_files
+from acker.core.commits import ROWS_OF_A_FILE, Bounds, append_files, file_rows
 from acker.core.events import FAILURES, Kind
 from acker.core.ids import held_ids, tuple_ids
 from acker.core.parquet import collect, columns_of, file_name, scan
@@ -74,15 +72,14 @@ def run_log(snapshot: Snapshot, request: LogRequest) -> None:
     found = collect(events.with_columns(**missing).select(columns.names()).cast(columns), snapshot.opened)
     tuples = rows_by_batch(snapshot, request.component).get(request.batch, 0)
     both = events_with_checksum(found, request.component, request.batch, tuples, request.now)
-    with ThreadPoolExecutor() as pool:
-        parts = list(pool.map(_part, both.iter_slices(ROWS_OF_A_FILE)))
-    append_files(snapshot.require(EVENTS), parts, request.component, request.batch)
+    parts = list(both.iter_slices(ROWS_OF_A_FILE))
+    files = zip(file_rows(parts, _SCHEMA), map(_bounds, parts), strict=True)
+    append_files(snapshot.require(EVENTS), list(files), request.component, request.batch)
 
 
-def _part(rows: pl.DataFrame) -> tuple[pa.Table, Bounds]:
-    """Events as a file has them, and what the log tells of it."""
-    bounds = {name: (rows[name].min(), rows[name].max()) for name in _BOUNDED}
-    return rows.to_arrow().cast(_SCHEMA), bounds
+def _bounds(rows: pl.DataFrame) -> Bounds:
+    """What Delta's log tells of a file."""
+    return {name: (rows[name].min(), rows[name].max()) for name in _BOUNDED}
 
 
 def _spout_events(snapshot: Snapshot, request: LogRequest) -> pl.LazyFrame:

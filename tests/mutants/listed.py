@@ -455,6 +455,16 @@ MUTANTS = (
         (f"{JOURNAL}test_of_batches_that_are_planned_together_all_numbers_must_be_free",),
     ),
     Mutant(
+        "events that are read in several passes are not checked",
+        "acker/core/fold_job.py",
+        "        if part.is_last:\n",
+        "        if part.is_last and self.at_most <= self._request.rows_at_once:\n",
+        (
+            "tests/unit/test_fuzz_store.py::"
+            "test_an_event_that_no_component_logged_stops_the_fold_before_it_writes[no root]",
+        ),
+    ),
+    Mutant(
         "messages of a planned replay may be others than those that were recorded",
         "acker/journal/replays.py",
         "(planned.count, planned.checksum):",

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -73,7 +74,8 @@ LOST = r"does not hold what was logged for batch 1 of (orders|items): .* Restore
 def test_an_event_that_no_component_logged_stops_the_fold_before_it_writes(run, row):
     good = run.store.require(EVENTS).version()
     log(run.store, "by hand", 1, [row])
-    for ask in (lambda: fold(run), lambda: audit_report(run.topology, run.store)):
+    in_passes = replace(run, fold_rows=2)
+    for ask in (lambda: fold(run), lambda: fold(in_passes), lambda: audit_report(run.topology, run.store)):
         with pytest.raises(StoreError, match=LOST) as refused:
             ask()
         assert (refused.value.table, refused.value.batch) == (run.store.path(EVENTS), 1)
@@ -126,9 +128,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 def test_any_event_is_refused_or_leaves_a_store_that_answers(first, tmp_path_factory, row):
     run = copy(first, tmp_path_factory.mktemp("copy"))
     log(run.store, "by hand", 1, [row])
-    for _ in range(2):
+    for rows_at_once in (run.fold_rows, 2):
         try:
-            fold(run)
+            fold(replace(run, fold_rows=rows_at_once))
         except StoreError as error:
             assert "does not hold what was logged" in str(error)
             assert newest_fold(run.store) is None
