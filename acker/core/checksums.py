@@ -14,7 +14,8 @@ import polars as pl
 
 from acker.core.events import Kind, State
 from acker.core.ids import hash64
-from acker.core.parquet import collect
+from acker.core.parquet import collect, columns_of
+from acker.core.schemas import EVENTS
 
 # What is decided by. Who is told of it (the message's name, the reason, times) is not in it.
 _OF_EVENTS = ("root_id", "ack_val", "emitted", "consumed", "source_offset", "attempt", "replaces", "joined")
@@ -42,19 +43,18 @@ def checksum_of_replay() -> pl.Expr:
     return _xor(_shares(_OF_REPLAYS))
 
 
-def events_with_checksum(
-    events: pl.DataFrame, component: str, batch: int, tuples: int, now: datetime
-) -> pl.DataFrame:
-    """The events of a batch, and before them the batch's own row with their checksum.
+def own_row(events: pl.DataFrame, component: str, batch: int, tuples: int, now: datetime) -> pl.DataFrame:
+    """The row of a batch itself among its events, with their checksum and all columns.
 
     Args:
-        events: with all columns of the table.
+        events: with the columns that one of them has a value in.
         tuples: how many rows the batch has in its stream.
     """
-    own = {"kind": Kind.BATCH.value, "emitted": tuples, "consumed": 0, "component": component}
-    row = pl.DataFrame([own | {"batch": batch, "logged_at": now}], events.schema)
-    seal = pl.lit(collect(events.lazy().select(checksum_of_events())).item(), pl.Int64)
-    return pl.concat([row.with_columns(ack_val=seal), events])
+    columns = columns_of(EVENTS)
+    missing = {name: pl.lit(None, kind) for name, kind in columns.items() if name not in events.columns}
+    seal = collect(events.lazy().with_columns(**missing).select(checksum_of_events())).item()
+    own = {"kind": Kind.BATCH.value, "ack_val": seal, "emitted": tuples, "consumed": 0}
+    return pl.DataFrame([own | {"component": component, "batch": batch, "logged_at": now}], columns)
 
 
 def _xor(shares: pl.Expr) -> pl.Expr:

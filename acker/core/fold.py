@@ -141,9 +141,12 @@ def folded(
 
 
 def _rows(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
-    parts = [_settled_or_pending(decided, fold), _followers(decided, fold), others]
-    typed = [part.cast({name: _TYPES[name] for name in part.columns if name in _TYPES}) for part in parts]
-    return pl.concat(typed, how="diagonal")
+    found = decided.lazy()
+    parts = [_settled_or_pending(found, fold), _followers(found, fold), others.lazy()]
+    typed = [
+        part.cast({name: _TYPES[name] for name in part.collect_schema() if name in _TYPES}) for part in parts
+    ]
+    return collect(pl.concat(typed, how="diagonal"))
 
 
 def _part(rows: pl.LazyFrame, number: int, parts: int) -> pl.LazyFrame:
@@ -331,7 +334,7 @@ def _expired(fold: FoldInput) -> pl.Expr:
     return expired if hard_turns is None else expired | (age >= hard_turns)
 
 
-def _settled_or_pending(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
+def _settled_or_pending(decided: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
     """Each decided row as it goes into the ledger."""
     live = pl.col("state") == State.PENDING
     return decided.select(
@@ -341,13 +344,13 @@ def _settled_or_pending(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
     )
 
 
-def _followers(decided: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
+def _followers(decided: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
     """What follows each failed attempt: `retrying` if there is a delay for it, else `dead_letter`.
 
     There is none for one that was failed for good.
     """
     micros = [None if s is None else timedelta(seconds=s) // _MICROSECOND for s in fold.delays]
-    delays = pl.DataFrame(
+    delays = pl.LazyFrame(
         {"attempt": range(1, len(micros) + 1), "delay": micros},
         {"attempt": pl.Int32, "delay": pl.Int64},
     )

@@ -19,7 +19,7 @@ from acker.core.fold import FoldInput, Part, folded, marked
 from acker.core.ids import BUCKETS
 from acker.core.integrity import broken_fold, check_batches
 from acker.core.ledger import APP, Fold, read_fold, settled_rows, unfolded
-from acker.core.live import PARTITION, LiveFile, LiveRows, divided, written
+from acker.core.live import LiveFile, LiveRows, divided, written
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import EVENTS, LEDGER, SCHEMAS
 from acker.core.snapshot import Snapshot
@@ -132,20 +132,12 @@ class _Output:
 
     def add(self, rows: pl.DataFrame) -> None:
         """Take in what `folded` gives. Rows that fill a file are written."""
-        number = pl.lit(self._request.number, pl.Int64)
-        found = rows.select(
-            pl.exclude("live"),
-            pl.when("live").then(number).alias(PARTITION),
-            number.alias("fold"),
-            pl.lit(self._request.events_version, pl.Int64).alias("events_version"),
-            pl.lit(self._request.now).alias("folded_at"),
-        )
         for is_live, waiting in self._rows.items():
-            mine = found.filter(pl.col(PARTITION).is_not_null() == is_live)
-            self._checksums[is_live] ^= int(mine.select(checksum_of_ledger()).item())
+            mine = rows.filter(pl.col("live") == is_live).drop("live")
+            self._checksums[is_live] ^= int(collect(mine.lazy().select(checksum_of_ledger())).item())
             waiting.append(mine)
             if sum(each.height for each in waiting) >= ROWS_OF_A_FILE:
-                self._write(_parts(self._taken(is_live)), is_live)
+                self._write(self._parts(self._taken(is_live)), is_live)
 
     def commit(self, events: int) -> bool:
         """Commit the fold once; whether it is ours.
@@ -154,10 +146,11 @@ class _Output:
             events: all that it read, the late ones included.
         """
         own = _own_row(self._request, events, self._checksums[False], self._checksums[True])
-        (settled,) = _parts(pl.concat([own, self._taken(False)], how="diagonal"))  # they fill no file
-        logged = _logged(self._request, settled.num_rows)
-        self._write([settled.append_column("logged", logged)], is_live=False)
-        self._write(_parts(self._taken(True)), is_live=True)
+        settled = pl.concat([own, self._of_fold(self._taken(False))], how="diagonal")
+        (first,) = file_rows([settled], _SCHEMA)
+        first = first.append_column("logged", _logged(self._request, first.num_rows))
+        self._write([first], is_live=False)
+        self._write(self._parts(self._taken(True)), is_live=True)
 
         def commit(table: DeltaTable | None, once: CommitProperties) -> None:
             assert table is not None
@@ -173,6 +166,18 @@ class _Output:
         self._rows[is_live][:] = [rows.clear()]
         # What is emitted together mostly settles or times out together.
         return rows.sort("turn", "batch") if is_live and rows.height > ROWS_OF_A_FILE else rows
+
+    def _parts(self, rows: pl.DataFrame) -> list[pa.Table]:
+        """Rows of the ledger as its files have them."""
+        return file_rows(map(self._of_fold, rows.iter_slices(ROWS_OF_A_FILE)), _SCHEMA)
+
+    def _of_fold(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows with what is the same in all of them."""
+        return rows.with_columns(
+            fold=pl.lit(self._request.number, pl.Int64),
+            events_version=pl.lit(self._request.events_version, pl.Int64),
+            folded_at=pl.lit(self._request.now),
+        )
 
     def _write(self, parts: Sequence[pa.Table], is_live: bool) -> None:
         self._actions += written(path_of(self._ledger), self._request.number, parts, is_live)
@@ -228,11 +233,6 @@ def _waiting(snapshot: Snapshot, waiting: Mapping[str, Sequence[int]]) -> pl.Laz
     for name, batches in waiting.items():
         parts.append(by_each_root(Rows.of(snapshot, name, batches).tuples(name)).select("_root_id"))
     return pl.concat(parts).select(pl.col("_root_id").alias("root_id")).drop_nulls()
-
-
-def _parts(rows: pl.DataFrame) -> list[pa.Table]:
-    """Rows of the ledger as its files have them."""
-    return file_rows(rows.iter_slices(ROWS_OF_A_FILE), _SCHEMA)
 
 
 def _own_row(request: FoldRequest, events: int, settled: int, live: int) -> pl.DataFrame:

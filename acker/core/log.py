@@ -10,7 +10,7 @@ from datetime import datetime
 
 import polars as pl
 
-from acker.core.checksums import events_with_checksum
+from acker.core.checksums import own_row
 from acker.core.commits import ROWS_OF_A_FILE, Bounds, append_files, file_rows
 from acker.core.events import FAILURES, Kind
 from acker.core.ids import held_ids, tuple_ids
@@ -33,6 +33,7 @@ _EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an 
 _ZERO = pl.lit(0, pl.Int64)
 _NO_TUPLES = {name: _ZERO for name in ("ack_val", "emitted", "consumed")}
 _SCHEMA = SCHEMAS[EVENTS].arrow()
+_COLUMNS = columns_of(EVENTS)
 _BOUNDED = SCHEMAS[EVENTS].stats_columns.split(",")
 _EDGES = pl.Int16  # how many consumers a tuple has
 
@@ -61,18 +62,20 @@ def run_log(snapshot: Snapshot, request: LogRequest) -> None:
     Raises:
         StoreError: a stream could not be read, or the events not be committed.
     """
-    columns = columns_of(EVENTS)
     if request.failed is None:
         snapshot.require(stream(request.component))  # without it nothing was written, and nothing is acked
     events_of = _spout_events if request.inputs is None else _bolt_events
-    events = (events_of if request.failed is None else _failed_events)(snapshot, request).with_columns(
-        component=pl.lit(request.component), batch=pl.lit(request.batch), logged_at=pl.lit(request.now)
-    )
-    missing = {name: pl.lit(None) for name in columns if name not in events.collect_schema()}
-    found = collect(events.with_columns(**missing).select(columns.names()).cast(columns), snapshot.opened)
+    events = (events_of if request.failed is None else _failed_events)(snapshot, request)
+    found = collect(events.cast({name: _COLUMNS[name] for name in events.collect_schema()}), snapshot.opened)
     tuples = rows_by_batch(snapshot, request.component).get(request.batch, 0)
-    both = events_with_checksum(found, request.component, request.batch, tuples, request.now)
-    parts = list(both.iter_slices(ROWS_OF_A_FILE))
+    own = own_row(found, request.component, request.batch, tuples, request.now)
+    same = {
+        "component": pl.lit(request.component),
+        "batch": pl.lit(request.batch, pl.Int64),
+        "logged_at": pl.lit(request.now, _COLUMNS["logged_at"]),
+    }
+    parts = [part.with_columns(**same) for part in found.iter_slices(ROWS_OF_A_FILE)]
+    parts = [pl.concat([own, *parts[:1]], how="diagonal"), *parts[1:]]
     files = zip(file_rows(parts, _SCHEMA), map(_bounds, parts), strict=True)
     append_files(snapshot.require(EVENTS), list(files), request.component, request.batch)
 

@@ -269,8 +269,8 @@ MUTANTS = (
     Mutant(
         "a message that waits for its retry is forgotten by the next fold",
         "acker/core/fold.py",
-        ", _followers(decided, fold), others]",
-        ", _followers(decided, fold)]",
+        ", _followers(found, fold), others.lazy()]",
+        ", _followers(found, fold)]",
         scenario("a late success of a timed out attempt does not ack its message"),
     ),
     Mutant(
@@ -342,8 +342,8 @@ MUTANTS = (
     Mutant(
         "what has settled lies where a compaction deletes it",
         "acker/core/fold_job.py",
-        'pl.when("live").then(number).alias(PARTITION)',
-        "number.alias(PARTITION)",
+        "self._write([first], is_live=False)",
+        "self._write([first], is_live=True)",
         (f"{JOB}test_rows_that_settled_lie_apart_from_those_that_live_on",),
     ),
     Mutant(

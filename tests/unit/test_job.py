@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from acker.core import fold_job, live
-from acker.core.checksums import events_with_checksum
+from acker.core.checksums import own_row
 from acker.core.delta import Store, append_rows, files_of, query
 from acker.core.errors import StoreError
 from acker.core.events import Event, LedgerRow, State
@@ -63,8 +63,11 @@ def store(store_uri: str) -> Store:
 
 def rows_of(events: Iterable[Event], batch: int) -> pl.DataFrame:
     """The events of a batch of both components, as their logs write them."""
-    rows = [pl.DataFrame([asdict(e) for e in events if e.component == c], columns_of(EVENTS)) for c in BOTH]
-    return pl.concat(events_with_checksum(*each, batch, 0, START) for each in zip(rows, BOTH, strict=True))
+    found = []
+    for component in BOTH:
+        rows = pl.DataFrame([asdict(e) for e in events if e.component == component], columns_of(EVENTS))
+        found += [own_row(rows, component, batch, 0, START), rows]
+    return pl.concat(found)
 
 
 def request(store: Store, fold: int, **fields: object) -> FoldRequest:
