@@ -43,7 +43,7 @@ def checksum_of_replay() -> pl.Expr:
     return _xor(_shares(_OF_REPLAYS))
 
 
-def own_row(events: pl.DataFrame, component: str, batch: int, tuples: int, now: datetime) -> pl.DataFrame:
+def batch_row(events: pl.DataFrame, component: str, batch: int, tuples: int, now: datetime) -> pl.DataFrame:
     """The row of a batch itself among its events, with their checksum and all columns.
 
     Args:

@@ -145,7 +145,7 @@ class _Output:
         Args:
             events: all that it read, the late ones included.
         """
-        own = _own_row(self._request, events, self._checksums[False], self._checksums[True])
+        own = _fold_row(self._request, events, self._checksums[False], self._checksums[True])
         settled = pl.concat([own, self._of_fold(self._taken(False))], how="diagonal")
         (first,) = file_rows([settled], _SCHEMA)
         first = first.append_column("logged", _logged(self._request, first.num_rows))
@@ -235,7 +235,7 @@ def _waiting(snapshot: Snapshot, waiting: Mapping[str, Sequence[int]]) -> pl.Laz
     return pl.concat(parts).select(pl.col("_root_id").alias("root_id")).drop_nulls()
 
 
-def _own_row(request: FoldRequest, events: int, settled: int, live: int) -> pl.DataFrame:
+def _fold_row(request: FoldRequest, events: int, settled: int, live: int) -> pl.DataFrame:
     """The fold's row of itself, but for `logged`.
 
     Args:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import polars as pl
 
-from acker.core.checksums import own_row
+from acker.core.checksums import batch_row
 from acker.core.commits import ROWS_OF_A_FILE, Bounds, append_files, file_rows
 from acker.core.events import FAILURES, Kind
 from acker.core.ids import held_ids, tuple_ids
@@ -68,7 +68,7 @@ def run_log(snapshot: Snapshot, request: LogRequest) -> None:
     events = (events_of if request.failed is None else _failed_events)(snapshot, request)
     found = collect(events.cast({name: _COLUMNS[name] for name in events.collect_schema()}), snapshot.opened)
     tuples = rows_by_batch(snapshot, request.component).get(request.batch, 0)
-    own = own_row(found, request.component, request.batch, tuples, request.now)
+    own = batch_row(found, request.component, request.batch, tuples, request.now)
     same = {
         "component": pl.lit(request.component),
         "batch": pl.lit(request.batch, pl.Int64),

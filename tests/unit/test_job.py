@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from acker.core import fold_job, live
-from acker.core.checksums import own_row
+from acker.core.checksums import batch_row
 from acker.core.delta import Store, append_rows, files_of, query
 from acker.core.errors import StoreError
 from acker.core.events import Event, LedgerRow, State
@@ -66,7 +66,7 @@ def rows_of(events: Iterable[Event], batch: int) -> pl.DataFrame:
     found = []
     for component in BOTH:
         rows = pl.DataFrame([asdict(e) for e in events if e.component == component], columns_of(EVENTS))
-        found += [own_row(rows, component, batch, 0, START), rows]
+        found += [batch_row(rows, component, batch, 0, START), rows]
     return pl.concat(found)
 
 

@@ -4,11 +4,12 @@ from datetime import UTC, datetime
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from acker.core import log
-from acker.core.checksums import own_row
+from acker.core.checksums import batch_row
 from acker.core.commits import commit_rows
 from acker.core.delta import Store, arrow_table, query
 from acker.core.errors import StoreError
@@ -66,6 +67,18 @@ def test_many_events_go_into_files_side_by_side_of_which_the_log_tells_bounds(
     ]
 
 
+def test_a_file_has_no_column_without_a_value_and_tells_no_bounds_of_ids(read: Store) -> None:
+    run_log(Snapshot(read), SPOUTS)
+    (file,) = read.require(EVENTS).file_uris()
+    group = pq.read_metadata(file).row_group(0)
+    bounds = {}
+    for column in map(group.column, range(group.num_columns)):
+        told = column.statistics
+        bounds[column.path_in_schema] = (told.min, told.max) if told else None
+    assert {"root_id": None, "ack_val": None, "batch": (1, 1)}.items() <= bounds.items()
+    assert {"replaces", "joined"}.isdisjoint(bounds)
+
+
 def test_of_two_that_log_a_batch_at_once_one_does(read: Store) -> None:
     both = [Snapshot(read), Snapshot(read)]
     assert [snapshot.require(EVENTS).version() for snapshot in both] == [0, 0]
@@ -85,5 +98,5 @@ def test_a_batch_that_nobody_wrote_acks_nothing(store_uri: str) -> None:
 
 def test_a_batch_without_events_is_sealed_all_the_same() -> None:
     nothing = pl.DataFrame(schema=columns_of(EVENTS))
-    (row,) = own_row(nothing, "words", 1, 0, NOW).to_dicts()
+    (row,) = batch_row(nothing, "words", 1, 0, NOW).to_dicts()
     assert (row["kind"], row["batch"], row["ack_val"]) == ("batch", 1, 0)
