@@ -44,7 +44,7 @@ def take_port(broker, other):
     other.listen()
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_broker_that_is_started_again_has_what_it_had_and_nobody_starts_a_second_one(tmp_path):
     with running_broker(tmp_path / "a home, of ü") as broker:
         broker.create("orders").add("tea")

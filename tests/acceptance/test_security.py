@@ -112,7 +112,7 @@ def test_a_listener_on_the_other_loopback_address_sees_no_client(running, settin
     assert_nobody_came(other_listener)
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_listener_on_the_other_loopback_address_sees_no_task_of_airflows(
     running, settings, other_listener, tmp_path
 ):

@@ -200,7 +200,7 @@ def test_a_server_on_a_taken_port_is_one_error_and_none_runs(own_home, taken, ac
     assert not server.stop(Settings.from_env(own_home))
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_port_that_is_taken_while_the_server_starts_is_no_server(own_home, taken):
     settings = Settings.from_env(own_home)
     with server._locked(settings), pytest.raises(ServerError, match=f"Port {taken} "):
@@ -210,7 +210,7 @@ def test_a_port_that_is_taken_while_the_server_starts_is_no_server(own_home, tak
     assert not server.stop(settings)
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_command_says_that_it_leaves_a_server_running_and_only_the_first_one_does(own_home, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "idle.py").write_text(IDLE)

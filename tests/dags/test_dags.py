@@ -261,7 +261,7 @@ print("RESULT" + json.dumps([*found, first("branches"), Watch("branches", "acker
 """
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_watch_that_cannot_look_starts_the_tasks_which_then_tell(tmp_path):
     unknown, nobody, changed, serialized = run_with_dags(WATCHED, tmp_path, "branches:topology")
     assert [re.sub(": .*", "", each) for each in unknown] == [

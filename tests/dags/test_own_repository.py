@@ -71,7 +71,7 @@ def read_dags(dags: Path, **environ: str) -> Any:
     return json.loads(done.stdout.rpartition("RESULT")[2])
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_two_lines_in_a_repository_s_own_dag_folder_bring_the_dags(repository):
     environ = {"PIPELINE_TOPOLOGIES": "pipeline.shop:topology", "PYTHONPATH": str(repository)}
     found = read_dags(repository / "dags", **environ)

@@ -18,7 +18,7 @@ from tests.kit.broker import Broker, running_broker
 KIND = "random runs on Kafka"
 FIRST = int(os.environ.get("FAULTS_FIRST_SEED", "1"))
 COUNT = 40
-OFTEN = 2  # seeds that are not thorough
+OFTEN = 1  # seeds that are not thorough
 AT_ONCE = 3
 
 

@@ -17,7 +17,7 @@ KIND = "random runs"
 FIRST = int(os.environ.get("FAULTS_FIRST_SEED", "1"))
 USUAL_COUNT = 200  # in which everything happens
 COUNT = int(os.environ.get("FAULTS_SEEDS", USUAL_COUNT))
-OFTEN = 4  # seeds that are not thorough
+OFTEN = 3  # seeds that are not thorough
 ALWAYS = 1  # of them, which is not extended either
 AT_ONCE = 4
 

@@ -42,6 +42,7 @@ def test_records_of_one_schema_are_columns_and_what_is_none_is_failed_for_good(b
     ]
 
 
+@pytest.mark.thorough
 def test_a_record_that_names_its_schema_is_read_as_the_columns_that_are_wanted(broker, topic, spark):
     schemas = {
         1: {"schema": ORDER},
@@ -75,6 +76,7 @@ def test_a_record_that_names_its_schema_is_read_as_the_columns_that_are_wanted(b
     ]
 
 
+@pytest.mark.thorough
 def test_bytes_that_could_be_any_schema_are_failed_and_what_most_records_name_is_read(broker, topic, spark):
     one = topic()
     one.add(*(b"\x00" + number.to_bytes(4, "big") for number in range(100, 300)))

@@ -144,6 +144,7 @@ def test_a_compacted_topic_holds_what_the_table_of_a_running_aggregate_holds(pla
     assert audit_report(run.topology, run.store).passed
 
 
+@pytest.mark.thorough
 def test_a_topic_that_is_added_to_a_table_gets_what_changes_and_a_tombstone_of_a_row_that_is_gone(
     place, broker, topic
 ):

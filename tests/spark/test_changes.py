@@ -102,7 +102,7 @@ def test_what_was_acked_before_a_change_is_published_after_it(place, pending):
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_streams_of_components_that_are_gone_are_trimmed_and_hold_nothing(place, pending):
     place.add("others", id=[1])
     spouts = ("numbers", "others")

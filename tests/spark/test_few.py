@@ -163,6 +163,7 @@ class Louder(DeltaSpout):
         return super().read_positions(spark, positions, history).withColumn("word", F.lit("LOUD"))
 
 
+@pytest.mark.thorough
 def test_a_subclass_that_reads_back_in_its_own_way_is_asked_for_that(place):
     topology = Topology("shop")
     words = topology.spout("words", Louder(place.add("words", id=[1], word=["quiet"]), key="id"))

@@ -80,7 +80,7 @@ def test_messages_whose_tuples_were_joined_fail_together_and_are_published_toget
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_what_was_acked_together_is_replaced_together_or_not_at_all(joined, place, states):
     run, outage = joined
     outage.unlink()

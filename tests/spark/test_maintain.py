@@ -85,7 +85,7 @@ def test_old_batches_go_and_nothing_that_was_published_changes(place, run):
     assert audit_report(run.topology, run.store).passed
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_the_audit_still_finds_what_is_wrong_with_trimmed_messages(place, run):
     a_day_later(place, run)
     trim_streams(run, DAY)
@@ -163,7 +163,7 @@ def test_a_trimming_that_was_interrupted_is_carried_out_by_the_next(place, run):
     assert newest_trim(run.store).number == 1
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_trimmed_message_that_was_added_up_is_not_replayed(place, run):
     a_day_later(place, run)
     trim_streams(run, DAY)
@@ -174,7 +174,7 @@ def test_a_trimmed_message_that_was_added_up_is_not_replayed(place, run):
     assert plan_by_hand(run, later, "why", "me")[0].count == 1
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_what_a_replay_replaces_stays_until_it_was_replaced(place, run):
     a_day_later(place, run)
     plan_by_hand(run, Selection(states=(State.ACKED,), positions=(("0", 1),)), "why", "me")
@@ -237,7 +237,7 @@ def test_events_go_once_they_are_folded_and_old(place, run):
     ]
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_files_go_of_which_the_log_has_forgotten_that_they_were_removed(place, run):
     run_cycle(run)
     place.add("numbers", id=[4])

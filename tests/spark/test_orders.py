@@ -163,6 +163,7 @@ def test_the_published_tables_are_those_of_a_plain_computation(told, shared_plac
     assert all(found.values())
 
 
+@pytest.mark.thorough
 def test_replayed_orders_take_their_payments_along_and_replace_what_they_had_published(
     told, run, shared_place
 ):

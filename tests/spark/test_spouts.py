@@ -162,7 +162,13 @@ KINDS = {  # of a table with a key -> how it is made of another, and changed
 }
 
 
-@pytest.mark.parametrize("kind", [pytest.param(each, marks=pytest.mark.extended) for each in KINDS])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(each, marks=pytest.mark.extended if each == "deletion vectors" else pytest.mark.thorough)
+        for each in KINDS
+    ],
+)
 def test_a_table_of_any_kind_with_a_key_is_planned_and_read(kind, place, spark):
     other = place.add("other", id=[1, 2, 9], part=["a", "b", "c"])
     path = place.path("[x] table")
