@@ -226,7 +226,7 @@ def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airf
     assert (result.verdict, result.acked, result.recovered) == ("pass", 4, 1)
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_a_watched_topology_runs_when_its_source_has_something_and_else_it_rests(airflow):
     write_deltalake(str(airflow.folder / "letters"), pa.table({"id": [1, 2]}), mode="append")
     wait_for(lambda: published(airflow) == 2)

@@ -137,7 +137,7 @@ def test_an_owner_that_is_told_to_end_stops_its_server_first(own_home):
     assert is_gone(running.pid, within_seconds=0.5)
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_paths_may_hold_spaces_and_commas(own_home, tmp_path):
     place = tmp_path / "a place, with commas"
     place.mkdir()

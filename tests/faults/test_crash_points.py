@@ -209,9 +209,10 @@ def test_a_server_that_is_killed_leaves_nothing_undone(kill: Kill, plays, one_se
 
 
 def scenarios() -> Iterator[Any]:
-    """All of them; all but one are extended."""
+    """All of them; one is usual, two with what else is written are extended."""
+    tiers = {"retried": [], "replaced": [pytest.mark.extended], "on_kafka": [pytest.mark.extended]}
     for name in SCENARIOS:
-        yield pytest.param(name, marks=[] if name == "retried" else [pytest.mark.extended])
+        yield pytest.param(name, marks=tiers.get(name, [pytest.mark.thorough]))
 
 
 @pytest.mark.parametrize("name", [*scenarios()])

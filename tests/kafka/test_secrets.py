@@ -170,7 +170,7 @@ def allow(broker, kind, name, *operations):
         done.result()
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_what_a_login_may_not_do_is_said_with_what_to_grant_and_then_goes_on(
     place, tmp_path, monkeypatch, caplog
 ):

@@ -140,7 +140,7 @@ def test_an_anchor_of_nobody_is_refused(place):
         run_cycle(place.run(topology))
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_messages_whose_tuples_raise_where_they_meet_fail_and_no_others(place, states):
     orders = place.add("orders", id=list(range(1, 9)), key=[1, 2, 3, 4, 5, 6, 7, 8])
     payments = place.add("payments", id=list(range(11, 19)), key=[2, 1, 4, 3, 6, 5, 8, 9])

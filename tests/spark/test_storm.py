@@ -138,7 +138,7 @@ def add(topology, name, inputs, make):
     return topology.rich_bolt(*inputs, schema="id bigint", name=name)(make)
 
 
-@pytest.mark.extended
+@pytest.mark.thorough
 def test_acking(place):
     topology = Topology("acking")
     feeders = one, two, three = [Feeder(place, topology, name) for name in ("one", "two", "three")]
