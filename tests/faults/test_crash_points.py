@@ -209,7 +209,7 @@ def test_a_server_that_is_killed_leaves_nothing_undone(kill: Kill, plays, one_se
 
 
 def scenarios() -> Iterator[Any]:
-    """All of them; one is usual, two with what else is written are extended."""
+    """All of them; two more than `make test` runs are extended: a table that is replaced in, and topics."""
     tiers = {"retried": [], "replaced": [pytest.mark.extended], "on_kafka": [pytest.mark.extended]}
     for name in SCENARIOS:
         yield pytest.param(name, marks=tiers.get(name, [pytest.mark.thorough]))

@@ -209,13 +209,13 @@ def replayed_while_trimmed(place, run):
     return begin
 
 
-@pytest.mark.thorough
+@pytest.mark.extended
 def test_a_trimming_waits_for_a_replay_that_was_written_meanwhile(states, run, replayed_while_trimmed):
     replayed_while_trimmed(written=True)
     assert (1, 2, "acked") in states(run)
 
 
-@pytest.mark.thorough
+@pytest.mark.extended
 def test_a_replay_that_is_written_after_its_messages_were_trimmed_fails(states, run, replayed_while_trimmed):
     replayed_while_trimmed(written=False)
     assert (1, 2, "dead_letter") in states(run)
