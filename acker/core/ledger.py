@@ -94,7 +94,10 @@ def newest_of(fold: Fold | None, rows: pl.LazyFrame) -> pl.LazyFrame:
     A message that has a single attempt has a single row, so only those that were emitted again are compared.
     """
     current = current_rows(fold).select(*MESSAGE, "attempt", "fold")
-    again = collect(current.filter(pl.col("attempt") > 1).select(*MESSAGE).unique()).lazy()
+    emitted_again = collect(current.filter(pl.col("attempt") > 1).select(*MESSAGE).unique())
+    if emitted_again.is_empty():
+        return rows
+    again = emitted_again.lazy()
     attempt, number = pl.col("attempt"), pl.col("fold")
     last = (
         current.join(again, on=MESSAGE, how="semi")

@@ -17,6 +17,7 @@ from acker.spouts.few import MOST_BYTES, MOST_FILES
 from acker.spouts.listing import open_folder
 
 _FILES_AT_ONCE = 4
+_ROWS_AT_ONCE = 16_384  # for all rows of a file the system has to clear new memory: up to 5 times as long
 _OFFSET = "_source_offset"
 _WRITTEN_IDS = "delta.rowTracking.materializedRowIdColumnName"  # of rows that went from one file into another
 
@@ -95,7 +96,7 @@ def _wanted_of(
         positions = _positions(file, group, column, counted) if column in there else counted
         at = pc.indices_nonzero(pc.is_in(positions, value_set=wanted))
         if len(at):
-            found = file.read_row_group(group, [name for name in columns.names if name in there]).take(at)
+            found = _rows_at(file, group, [name for name in columns.names if name in there], at.to_numpy())
             values = [
                 found[each.name].cast(each.type) if each.name in there else pa.nulls(len(at), each.type)
                 for each in columns
@@ -104,6 +105,16 @@ def _wanted_of(
             parts.append(part)
         first += rows
     return pa.concat_tables(parts)
+
+
+def _rows_at(file: pq.ParquetFile, group: int, names: list[str], at: np.ndarray) -> pa.Table:
+    """The rows of a row group at some places of it, in order and at least one."""
+    parts, first = [], 0
+    for batch in file.iter_batches(_ROWS_AT_ONCE, [group], names):
+        start, end = np.searchsorted(at, [first, first + batch.num_rows])
+        parts.append(batch.take(pa.array(at[start:end] - first)))
+        first += batch.num_rows
+    return pa.Table.from_batches(parts)
 
 
 def _positions(
