@@ -8,7 +8,7 @@ import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.core.checksums import batch_row
+from acker.core.checksums import batch_row, checksum_of_batch
 from acker.core.delta import Store, append_rows, files_of
 from acker.core.fold_job import FoldRequest, run_fold
 from acker.core.ledger import APP, fold_counts
@@ -193,7 +193,7 @@ def _seal(store: Store, component: str, batch: int) -> None:
     """Append a batch's own row."""
     table = store.require(EVENTS)
     rows = collect(scan(files_of(table), columns_of(EVENTS)).filter(pl.col("component") == component))
-    own = batch_row(rows, component, batch, 0, NOW)
+    own = batch_row(checksum_of_batch(rows), component, batch, 0, NOW)
     append_rows(table, own, f"{component} sealed", batch)
 
 

@@ -17,7 +17,7 @@ import polars as pl
 from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-from acker.core.checksums import batch_row
+from acker.core.checksums import batch_row, checksum_of_batch
 from acker.core.delta import Store, append_rows
 from acker.core.events import State
 from acker.core.fold_job import FoldRequest, run_fold
@@ -219,7 +219,7 @@ def _log(store: Store, component: str, batch: int, events: dict[str, object]) ->
     columns = columns_of(EVENTS)
     given = pl.DataFrame({**events, "component": component, "batch": batch, "logged_at": NOW})
     rows = pl.concat([pl.DataFrame(schema=columns), given], how="diagonal_relaxed").cast(columns)
-    sealed = pl.concat([batch_row(rows, component, batch, rows.height, NOW), rows])
+    sealed = pl.concat([batch_row(checksum_of_batch(rows), component, batch, rows.height, NOW), rows])
     append_rows(store.require(EVENTS), sealed.to_arrow().cast(SCHEMAS[EVENTS].arrow()), component, batch)
 
 

@@ -7,6 +7,7 @@ step returns counts, which are empty where there was nothing to do.
 import logging
 from collections.abc import Callable
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -34,6 +35,7 @@ from acker.reports.sources import amounts, source_backlogs
 from acker.reports.waiting import waits_for_acker, waits_for_components
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
+from acker.spark.tasks import acker_tasks
 from acker.topology.topology import Topology
 
 Counts = dict[str, int]
@@ -58,7 +60,9 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
 
         return sessions.connect(settings)
 
-    return Run(found, store, connect or connected, fold_rows=settings.fold_rows, on_step=_log_step)
+    one = cache(connect or connected)  # session of the run and of the acker's tasks
+    tasks = acker_tasks(settings.acker_tasks, settings.fold_rows, one)
+    return Run(found, store, one, tasks=tasks, on_step=_log_step)
 
 
 def _opened(topology: str, settings: Settings) -> tuple[Topology, Store]:

@@ -46,7 +46,7 @@ def log(run: Run, journal: Journal, found: Standing) -> None:
         request = LogRequest(
             batch.component, batch.number, batch.edges, inputs, run.clock(), failed=found.reason
         )
-        run_log(journal, request)
+        run_log(journal, request, run.tasks)
     run.emit_progress("logged", batch.component, batch.number)
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from acker.batches.progress import Step
 from acker.core.delta import Store
-from acker.core.fold_job import ROWS_AT_ONCE
+from acker.core.tasks import CALLER, Tasks
 from acker.journal.journal import Journal
 from acker.topology.topology import Topology
 
@@ -28,7 +28,7 @@ class Run:
     Args:
         connect: gives the Spark session; called when the first step needs one, which folds do not.
         clock: gives the time, with a time zone; read once per step and written into rows as a literal.
-        fold_rows: how many events and live rows a fold holds in memory at once.
+        tasks: who does the work of logs and folds.
         on_step: called after each step, in this thread; it may raise or never return.
     """
 
@@ -36,7 +36,7 @@ class Run:
     store: Store
     connect: Callable[[], SparkSession]
     clock: Callable[[], datetime] = utc_now
-    fold_rows: int = ROWS_AT_ONCE
+    tasks: Tasks = CALLER
     on_step: Callable[[Step], None] = lambda step: None
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 

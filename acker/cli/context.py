@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,10 +44,12 @@ class Context:
         """A run with a Spark session, if it comes to need one, and a progress bar."""
         from acker.batches.run import Run
         from acker.cli.progress import ProgressReport
+        from acker.spark.tasks import acker_tasks
 
         with ExitStack() as stack:
             stack.callback(self._tell_of_server)
 
+            @cache  # that of the run and of the acker's tasks are one
             def session() -> Any:
                 from acker.runtime.sessions import connect
 
@@ -56,8 +59,8 @@ class Context:
 
             report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
             self.store.create()
-            rows = self.settings.fold_rows
-            yield Run(self.topology, self.store, session, fold_rows=rows, on_step=report)
+            tasks = acker_tasks(self.settings.acker_tasks, self.settings.fold_rows, session)
+            yield Run(self.topology, self.store, session, tasks=tasks, on_step=report)
 
     def _tell_of_server(self) -> None:
         from acker.runtime.server import is_left_running

@@ -43,18 +43,23 @@ def checksum_of_replay() -> pl.Expr:
     return _xor(_shares(_OF_REPLAYS))
 
 
-def batch_row(events: pl.DataFrame, component: str, batch: int, tuples: int, now: datetime) -> pl.DataFrame:
-    """The row of a batch itself among its events, with their checksum and all columns.
-
-    Args:
-        events: with the columns that one of them has a value in.
-        tuples: how many rows the batch has in its stream.
-    """
+def checksum_of_batch(events: pl.DataFrame) -> int:
+    """As `checksum_of_events`, of events with the columns alone that one of them has a value in."""
     columns = columns_of(EVENTS)
     missing = {name: pl.lit(None, kind) for name, kind in columns.items() if name not in events.columns}
-    seal = collect(events.lazy().with_columns(**missing).select(checksum_of_events())).item()
-    own = {"kind": Kind.BATCH.value, "ack_val": seal, "emitted": tuples, "consumed": 0}
-    return pl.DataFrame([own | {"component": component, "batch": batch, "logged_at": now}], columns)
+    return int(collect(events.lazy().with_columns(**missing).select(checksum_of_events())).item())
+
+
+def batch_row(checksum: int, component: str, batch: int, tuples: int, now: datetime) -> pl.DataFrame:
+    """The row of a batch itself among its events, with all columns.
+
+    Args:
+        checksum: of all its events.
+        tuples: how many rows the batch has in its stream.
+    """
+    own = {"kind": Kind.BATCH.value, "ack_val": checksum, "emitted": tuples, "consumed": 0}
+    own |= {"component": component, "batch": batch, "logged_at": now}
+    return pl.DataFrame([own], columns_of(EVENTS))
 
 
 def _xor(shares: pl.Expr) -> pl.Expr:

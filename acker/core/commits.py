@@ -115,11 +115,18 @@ def commit_rows(table: DeltaTable, rows: pa.Table, component: str, batch: int) -
     commit_batch(path, [write_file(path, rows)], table.schema(), component, batch)
 
 
-def append_files(table: DeltaTable, parts: Sequence[tuple[pa.Table, Bounds]], app: str, number: int) -> None:
+def append_files(
+    table: DeltaTable,
+    parts: Sequence[tuple[pa.Table, Bounds]],
+    app: str,
+    number: int,
+    written: Sequence[tuple[File, Bounds]] = (),
+) -> None:
     """Append rows as `append_rows` of `delta` does, in files that are written side by side.
 
     Args:
         parts: the rows of each file, with columns of the table in its types, and what the log tells of them.
+        written: files of further rows that were written before.
 
     Raises:
         StoreError: they could not be written or committed.
@@ -128,7 +135,8 @@ def append_files(table: DeltaTable, parts: Sequence[tuple[pa.Table, Bounds]], ap
     def commit(found: DeltaTable | None, once: CommitProperties) -> None:
         assert found is not None
         files = write_files(path_of(found), [rows for rows, _ in parts])
-        actions = [file.added(bounds) for file, (_, bounds) in zip(files, parts, strict=True)]
+        new = zip(files, (bounds for _, bounds in parts), strict=True)
+        actions = [file.added(bounds) for file, bounds in (*new, *written)]
         found.create_write_transaction([*actions], "append", found.schema(), commit_properties=once)
 
     commit_once(table, {app: number}, commit)
@@ -139,19 +147,22 @@ def rows_of_newest_write(table: DeltaTable, among: int) -> int:
     return next((int(each[ROWS]) for each in table.history(among) if ROWS in each), 0)
 
 
-def write_files(path: str, parts: Sequence[pa.Table]) -> list[File]:
+def write_files(path: str, parts: Sequence[pa.Table], prefix: str = "") -> list[File]:
     """Write rows side by side, those of each part into a file of its own; see `write_file`."""
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(partial(write_file, path), parts))
+        return list(pool.map(partial(write_file, path, prefix=prefix), parts))
 
 
-def write_file(path: str, rows: pa.Table) -> File:
+def write_file(path: str, rows: pa.Table, prefix: str = "") -> File:
     """Write rows into a file of their own below a table's folder, which no version of the table names yet.
+
+    Args:
+        prefix: how the file's name begins.
 
     Raises:
         StoreError: they could not be written.
     """
-    system, name = PyFileSystem(DeltaStorageHandler(path)), f"{uuid4().hex}.parquet"
+    system, name = PyFileSystem(DeltaStorageHandler(path)), f"{prefix}{uuid4().hex}.parquet"
     try:
         pq.write_table(rows, name, filesystem=system, compression="snappy", **_options(rows.schema))
     except REFUSED as error:

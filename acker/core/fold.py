@@ -4,7 +4,7 @@ Nothing here reads a clock or a table, so the same inputs give the same rows. `o
 plain Python.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from acker.core.checksums import share_of_checksum
 from acker.core.events import FAILURES, Kind, State
-from acker.core.ids import bucket
+from acker.core.ids import Task, tasks
 from acker.core.messages import MESSAGE
 from acker.core.parquet import collect, columns_of
 from acker.core.schemas import LEDGER
@@ -56,9 +56,9 @@ class FoldInput:
     timeouts: Timeouts
     now: datetime
 
-    def part(self, number: int, parts: int) -> "Part":
-        """One of some parts of it, whose rows are read. All of a message is in one part."""
-        rows, is_ack = _part(self.events, number, parts), pl.col("kind").eq_missing(pl.lit(Kind.ACK))
+    def part(self, task: Task) -> "Part":
+        """A task's share of it, whose rows are read."""
+        rows, is_ack = task.share(self.events), pl.col("kind").eq_missing(pl.lit(Kind.ACK))
         outstanding = (pl.col("emitted") - pl.col("consumed")).alias("outstanding")
         moved = rows.filter(is_ack).with_columns(
             kind=pl.lit(Kind.ACK)
@@ -67,13 +67,12 @@ class FoldInput:
         others = collect(rows.filter(~is_ack).with_columns(share=share_of_checksum()))
         shares = pl.concat([acks["share"], others["share"]])
         read = {
-            "live": collect(_part(self.live, number, parts)).lazy(),
+            "live": collect(task.share(self.live)).lazy(),
             "events": others.drop("share").lazy(),
             "acks": acks.drop("share").lazy(),
-            "waiting": _part(self.waiting, number, parts),
+            "waiting": task.share(self.waiting),
             "count": len(shares),
             "checksum": shares.bitwise_xor() or 0,
-            "is_last": number == parts - 1,
         }
         return Part(**(vars(self) | read))
 
@@ -95,7 +94,7 @@ class FoldInput:
 
 @dataclass(frozen=True)
 class Part(FoldInput):
-    """What one pass of a fold holds.
+    """What one task of a fold holds.
 
     Most events are acks, of which three numbers count. So they are apart from the others, which `events` has.
 
@@ -103,41 +102,68 @@ class Part(FoldInput):
         acks: columns root_id, ack_val and outstanding.
         count: of both.
         checksum: of both, as `checksum_of_events` has it.
-        is_last: whether all others were read before.
     """
 
     acks: pl.LazyFrame
     count: int
     checksum: int
-    is_last: bool
 
 
-def folded(
-    fold: FoldInput, passes: int = 1, on_part: Callable[[Part], None] = lambda part: None
-) -> Iterator[pl.DataFrame]:
+@dataclass(frozen=True)
+class Apart:
+    """What is left of a part, to be decided together with what is left of the others.
+
+    Args:
+        roots: what was decided of each alone.
+        others: rows of messages without an attempt in flight.
+    """
+
+    roots: pl.DataFrame
+    others: pl.DataFrame
+
+
+def folded(fold: FoldInput, number: int = 1) -> Iterator[pl.DataFrame]:
     """Every row that this fold adds to the ledger but for its own, some messages after the other.
 
     Columns are those of `ledger` that a fold decides, and `live` (bool), which tells which rows live on.
 
     Args:
-        passes: in how many parts the rows are read, so that not all are held at once. What is decided of
-            several messages together comes last and is held whole.
-        on_part: called with each part before anything is decided of it.
+        number: how many tasks share it.
     """
-    whole = fold.part(0, 1) if passes == 1 else None
+    together, parts = shared(fold, tasks(number))
+    apart = []
+    for part in parts:
+        rows, left = decided_alone(part, together)
+        apart.append(left)
+        yield rows
+    yield from decided_together(fold, together, apart)
+
+
+def shared(fold: FoldInput, found: Sequence[Task]) -> tuple[Together, Iterable[Part]]:
+    """What a fold is to decide together, and the part of each task, read when it is asked for."""
+    whole = fold.part(found[0]) if len(found) == 1 else None
     first = whole or fold
     together = Together.of(first.pending, first.events, fold.settled)
-    apart = []
-    for number in range(passes):
-        part = whole or fold.part(number, passes)
-        on_part(part)
-        others = _still_retrying(part)
-        linked, alone = together.divided(_decided(part))
-        apart.append((linked, together.divided(others)[0]))
-        yield _rows(alone, others, fold)
+    return together, map(fold.part, found) if whole is None else [whole]
+
+
+def decided_alone(part: Part, together: Together) -> tuple[pl.DataFrame, Apart]:
+    """The rows of a part's messages that are decided alone, as `folded` has them, and what is left."""
+    others = _still_retrying(part)
+    linked, alone = together.divided(_decided(part))
+    return _rows(alone, others, part), Apart(linked, together.divided(others)[0])
+
+
+def decided_together(fold: FoldInput, together: Together, apart: Sequence[Apart]) -> Iterator[pl.DataFrame]:
+    """The rows of messages that are decided together, as `folded` has them.
+
+    Args:
+        apart: what is left of all parts.
+    """
     if not together.is_empty:
-        linked, others = (pl.concat(parts) for parts in zip(*apart, strict=True))
-        yield _rows(together.decided(linked, others), others.clear(), fold)
+        roots = pl.concat([each.roots for each in apart])
+        others = pl.concat([each.others for each in apart])
+        yield _rows(together.decided(roots, others), others.clear(), fold)
 
 
 def _rows(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
@@ -149,25 +175,21 @@ def _rows(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.Da
     return collect(pl.concat(typed, how="diagonal"))
 
 
-def _part(rows: pl.LazyFrame, number: int, parts: int) -> pl.LazyFrame:
-    if parts == 1:
-        return rows
-    place = bucket(pl.col("root_id")).fill_null(0)  # none is left out, so that a check sees all
-    return rows.filter(place % parts == number)
+def joined_roots(fold: FoldInput) -> pl.DataFrame:
+    """The roots (`root_id`) that new events of any task's share join others to."""
+    return collect(fold.events.select(root_id="joined").drop_nulls().unique())
 
 
-def marked(live: pl.LazyFrame, fold: FoldInput, parts: int = 1) -> Iterator[pl.LazyFrame]:
-    """Live rows with `changes`, whether anything has happened by which a fold may decide otherwise of one.
+def marked(live: pl.LazyFrame, fold: FoldInput, joined: pl.DataFrame, task: Task) -> pl.LazyFrame:
+    """A task's share of live rows, with `changes`: may a fold decide otherwise of one than the one before?
 
-    Where nothing has, the fold would write the row again as it is. Messages that settle together are looked
-    at each time.
+    Where nothing has happened to it, the fold would write the row again as it is. Messages that settle
+    together are looked at each time.
 
     Args:
-        parts: in how many the events are read, so that not all are held at once.
+        joined: see `joined_roots`.
     """
-    joined = collect(fold.events.select(root_id="joined").drop_nulls().unique())  # by events of any part
-    for number in range(parts):
-        yield _marked(_part(live, number, parts), fold.part(number, parts), joined.lazy())
+    return _marked(task.share(live), fold.part(task), joined.lazy())
 
 
 def _marked(live: pl.LazyFrame, fold: Part, joined: pl.LazyFrame) -> pl.LazyFrame:

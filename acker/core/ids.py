@@ -9,7 +9,10 @@ bolts is two edges, as in Storm.
 """
 
 import hashlib
+import math
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import xor
 
@@ -27,10 +30,51 @@ _SEED_OF_SPARK = 42  # of its function xxhash64
 
 BUCKETS = 2**12  # so many of the lowest bits of a root's id are its message's
 
+_OF_TASK = re.compile(r"task-(\d+)-of-(\d+)-")
+
 
 def bucket(root_id: pl.Expr) -> pl.Expr:
     """The number of a root's bucket, from 0; all attempts of a message have the same."""
     return root_id & (BUCKETS - 1)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One of the tasks that share the acker's work, by buckets: all of a message is in one task's share.
+
+    Args:
+        number: from 0.
+        of: how many tasks there are.
+    """
+
+    number: int = 0
+    of: int = 1
+
+    def share(self, rows: pl.LazyFrame, column: str = "root_id") -> pl.LazyFrame:
+        """The task's share of some rows, by a column of roots. Rows of no root are in the first task's."""
+        if self.of == 1:
+            return rows
+        return rows.filter(bucket(pl.col(column)).fill_null(0) % self.of == self.number)
+
+    @property
+    def prefix(self) -> str:
+        """How the name of a file begins that has rows of this share alone."""
+        return "" if self.of == 1 else f"task-{self.number}-of-{self.of}-"
+
+    def may_share(self, file: str) -> bool:
+        """Whether a file of that name can have rows of this share."""
+        found = _OF_TASK.match(file)
+        if found is None:
+            return True
+        number, of = map(int, found.groups())
+        common = math.gcd(of, self.of)
+        return number % common == self.number % common
+
+
+def tasks(number: int) -> list[Task]:
+    """So many tasks, of which each has a bucket at least."""
+    of = min(max(1, number), BUCKETS)
+    return [Task(each, of) for each in range(of)]
 
 
 def hash64(text: str) -> int:

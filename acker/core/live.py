@@ -4,7 +4,7 @@ To take a file over is to say in the log that it belongs to the next fold's part
 So what a fold writes follows from what has happened, and not from what is live.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import xor
@@ -60,36 +60,51 @@ class LiveRows:
 
     Args:
         taken_over: files in which nothing changes.
-        rows: those of all other files.
-        count: how many they are.
+        files: paths of all other files.
+        count: how many rows these have.
         checksum: of all rows.
     """
 
-    taken_over: Sequence[LiveFile]
-    rows: pl.LazyFrame
-    count: int
-    checksum: int
+    taken_over: Sequence[LiveFile] = ()
+    files: Sequence[str] = ()
+    count: int = 0
+    checksum: int = 0
 
 
-def divided(fold: Fold | None, marked: Callable[[pl.LazyFrame], Iterable[pl.LazyFrame]]) -> LiveRows:
+def live_files(fold: Fold) -> pl.DataFrame:
+    """What the log says of the files of a fold's live rows, and the path of each, `uri`."""
+    actions = arrow_table(fold.ledger.get_add_actions(flatten=True))
+    said = pl.DataFrame(actions.select([name for name in _LOG if name in actions.column_names]))
+    missing = [pl.lit(None).cast(kind).alias(name) for name, kind in _LOG.items() if name not in said.columns]
+    files = said.with_columns(*missing).filter(pl.col(f"partition.{PARTITION}") == fold.number)
+    return files.with_columns(uri=pl.format("{}/{}", pl.lit(path_of(fold.ledger)), "path"))
+
+
+def scan_live(files: Sequence[str]) -> pl.LazyFrame:
+    """The rows of some files, with the file of each, `uri`."""
+    return scan(files, _COLUMNS, file="uri")
+
+
+def summed(marked: pl.LazyFrame) -> pl.DataFrame:
+    """Per file (`uri`) whether one of its rows `changes`, their checksum and their count.
+
+    Args:
+        marked: rows of `scan_live`, with the column `changes`.
+    """
+    changes, checksum = pl.col("changes").any(), checksum_of_ledger().alias("checksum")
+    return collect(marked.group_by("uri").agg(changes, checksum, count=pl.len()))
+
+
+def divided(files: pl.DataFrame, sums: Iterable[pl.DataFrame]) -> LiveRows:
     """The live rows of a fold, by whether their file can be taken over.
 
     Args:
-        marked: adds the column `changes` to live rows, of which it gives some after the other.
-
-    Raises:
-        StoreError: they cannot be read.
+        files: see `live_files`.
+        sums: see `summed`, of all rows.
     """
-    if fold is None:
-        return LiveRows([], pl.LazyFrame(schema=_COLUMNS), 0, 0)
-    folder = path_of(fold.ledger)
-    files = _files(fold).with_columns(uri=pl.format("{}/{}", pl.lit(folder), "path"))
-    rows = scan(files["uri"].to_list(), _COLUMNS, file="uri")
-    changes, checksum = pl.col("changes").any(), checksum_of_ledger().alias("checksum")
-    some = [collect(part.group_by("uri").agg(changes, checksum, count=pl.len())) for part in marked(rows)]
-    sums = pl.concat(some).group_by("uri")
-    each = sums.agg(changes, pl.col("checksum").bitwise_xor(), pl.col("count").sum())
     # A file of which the log does not say enough is written anew. So are the smallest where there are many.
+    parts = pl.concat(sums).group_by("uri")
+    each = parts.agg(pl.col("changes").any(), pl.col("checksum").bitwise_xor(), pl.col("count").sum())
     found = files.join(each, on="uri", how="left").sort("num_records", descending=True, nulls_last=True)
     is_known = pl.all_horizontal(pl.col("num_records", "min.fold", "max.fold").is_not_null())
     stays = (is_known & ~pl.col("changes")).fill_null(False)
@@ -98,18 +113,10 @@ def divided(fold: Fold | None, marked: Callable[[pl.LazyFrame], Iterable[pl.Lazy
     others = found.filter(~stays)
     return LiveRows(
         [_live_file(row) for row in found.filter(stays).rows(named=True)],
-        scan(others["uri"].to_list(), _COLUMNS),
+        others["uri"].to_list(),
         int(others["count"].sum()),
         reduce(xor, found["checksum"].drop_nulls(), 0),
     )
-
-
-def _files(fold: Fold) -> pl.DataFrame:
-    """What the log says of the files of a fold's live rows; null where it says nothing."""
-    actions = arrow_table(fold.ledger.get_add_actions(flatten=True))
-    said = pl.DataFrame(actions.select([name for name in _LOG if name in actions.column_names]))
-    missing = [pl.lit(None).cast(kind).alias(name) for name, kind in _LOG.items() if name not in said.columns]
-    return said.with_columns(*missing).filter(pl.col(f"partition.{PARTITION}") == fold.number)
 
 
 def _live_file(row: dict[str, Any]) -> LiveFile:
@@ -117,11 +124,14 @@ def _live_file(row: dict[str, Any]) -> LiveFile:
     return LiveFile(file, (row["min.fold"], row["max.fold"]), row["checksum"])
 
 
-def written(path: str, fold: int, parts: Sequence[pa.Table], is_live: bool) -> list[AddAction]:
+def written(
+    path: str, fold: int, parts: Sequence[pa.Table], is_live: bool, prefix: str = ""
+) -> list[AddAction]:
     """Write rows of a fold into files of the ledger, and return what its commit says of them.
 
     Args:
         parts: the rows of each file.
+        prefix: how the files' names begin.
     """
     partition = {PARTITION: str(fold) if is_live else None}
-    return [file.added({"fold": (fold, fold)}, partition) for file in write_files(path, parts)]
+    return [file.added({"fold": (fold, fold)}, partition) for file in write_files(path, parts, prefix)]

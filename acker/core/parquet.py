@@ -4,13 +4,12 @@ Polars groups ten million ids in a tenth of the time that Spark takes (`docs/ref
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl
 import pyarrow as pa
-from deltalake import DeltaTable
 
-from acker.core.delta import RECOVERY_HINT, files_of, said
+from acker.core.delta import RECOVERY_HINT, said
 from acker.core.errors import StoreError
 from acker.core.schemas import SCHEMAS
 
@@ -39,7 +38,7 @@ def file_name(path: str) -> str:
 
 
 def scan(
-    paths: list[str], columns: pl.Schema, row: str | None = None, file: str | None = None
+    paths: Sequence[str], columns: pl.Schema, row: str | None = None, file: str | None = None
 ) -> pl.LazyFrame:
     """Rows of some Parquet files; a column that a file was written without is null.
 
@@ -50,7 +49,7 @@ def scan(
     if not paths:
         return pl.LazyFrame(schema={**columns, **({file: pl.String()} if file else {})})
     return pl.scan_parquet(
-        paths,
+        [*paths],
         schema=columns,
         glob=False,  # a path may hold what a pattern does
         row_index_name=row,
@@ -60,11 +59,11 @@ def scan(
     )
 
 
-def collect(frame: pl.LazyFrame, tables: Callable[[], Iterable[DeltaTable]] = tuple) -> pl.DataFrame:
+def collect(frame: pl.LazyFrame, files: Callable[[], Iterable[str]] = tuple) -> pl.DataFrame:
     """The rows of a frame over the store's files.
 
     Args:
-        tables: those whose files they are, for what is said of a file that cannot be read.
+        files: paths, among them those that the frame reads, for what is said of one that cannot be read.
 
     Raises:
         StoreError: a file could not be read.
@@ -72,11 +71,11 @@ def collect(frame: pl.LazyFrame, tables: Callable[[], Iterable[DeltaTable]] = tu
     try:
         return frame.collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        what = _with_whole_path(said(error).replace(_HINT, ""), tables())
+        what = _with_whole_path(said(error).replace(_HINT, ""), files())
         raise StoreError(f"The store's files cannot be read: {what} {RECOVERY_HINT}") from error
 
 
-def _with_whole_path(what: str, tables: Iterable[DeltaTable]) -> str:
+def _with_whole_path(what: str, files: Iterable[str]) -> str:
     cut = _CUT.search(what)
-    found = (file for table in tables for file in files_of(table) if cut and file.endswith(cut[1]))
+    found = (file for file in files if cut and file.endswith(cut[1]))
     return what.replace(cut[0], next(found, cut[0])) if cut else what

@@ -6,11 +6,12 @@ logged in it, and each batch that is logged in it is planned in it. What comes a
 step: whoever appends on an old snapshot finds the number taken.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from deltalake import DeltaTable
 
-from acker.core.delta import Store, last_number
+from acker.core.delta import Store, files_of, last_number
 from acker.core.ledger import Fold, newest_in
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, component_of, stream
 
@@ -43,9 +44,9 @@ class Snapshot:
         found = self.open(table)
         return self.store.require(table) if found is None else found
 
-    def opened(self) -> list[DeltaTable]:
-        """The tables that it has been asked for."""
-        return [table for table in self._tables.values() if table is not None]
+    def files(self) -> Iterator[str]:
+        """Paths of all files of the tables that it has been asked for."""
+        return (file for table in self._tables.values() if table is not None for file in files_of(table))
 
     @cached_property
     def fold(self) -> Fold | None:

@@ -183,7 +183,7 @@ def held_back(snapshot: Snapshot, component: str, batch: int) -> pl.DataFrame:
     if "_held" not in rows.columns:
         return _NONE
     held = rows.scan().filter(pl.col("_kind") == HELD)
-    found = collect(held.select("_root_id", "_root_ids", pl.col("_held").struct.unnest()), snapshot.opened)
+    found = collect(held.select("_root_id", "_root_ids", pl.col("_held").struct.unnest()), snapshot.files)
     fold = snapshot.fold
     if fold is None:
         return found
@@ -200,4 +200,4 @@ def untracked(snapshot: Snapshot, name: str, after: int, upto: int) -> dict[int,
     """Batch in (after, upto] of a stream -> how many untracked tuples it has, if any."""
     tuples = Rows.of(snapshot, name, range(after + 1, upto + 1)).tuples(name)
     found = tuples.filter(pl.col("_root_id").is_null()).group_by("_batch").len()
-    return dict(collect(found, snapshot.opened).rows())
+    return dict(collect(found, snapshot.files).rows())

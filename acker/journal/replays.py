@@ -56,9 +56,10 @@ def messages_of(store: Store, batch: Batch) -> pl.DataFrame:
     if planned.listed:
         return pl.DataFrame(planned.listed, EMISSIONS, orient="row")
     table = store.require(REPLAYS)
-    rows = scan(files_of(table, f"plan = '{planned.plan}'"), _COLUMNS)
+    files = files_of(table, f"plan = '{planned.plan}'")
+    rows = scan(files, _COLUMNS)
     mine = rows.filter(pl.col("plan") == planned.plan).select(*EMISSIONS)
-    found = collect(mine, lambda: [table])
+    found = collect(mine, lambda: files)
     if (found.height, found.select(checksum_of_replay()).item()) != (planned.count, planned.checksum):
         raise StoreError(
             f"{store.path(REPLAYS)} has {found.height:,} messages of batch {batch.number} of "

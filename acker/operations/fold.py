@@ -44,7 +44,7 @@ def fold(run: Run) -> Fold:
         delays=[delay_after(run.topology.retry, attempt) for attempt in range(1, highest + 1)],
         timeouts=run.topology.timeouts,
         now=now,
-        rows_at_once=run.fold_rows,
+        tasks=run.tasks,
     )
     run.emit_progress("folding", "acker", request.number)
     result, is_ours = run_fold(request)

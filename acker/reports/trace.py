@@ -131,7 +131,7 @@ def _joins(journal: Journal, attempts: dict[int, int]) -> list[Entry]:
         joins.join(mine, left_on=end, right_on="root").select(*batch, root_id=other)
         for end, other in (("root_id", "joined"), ("joined", "root_id"))
     ]
-    partners = collect(pl.concat(ends), journal.opened)
+    partners = collect(pl.concat(ends), journal.files)
     if partners.is_empty():
         return []
     named = pl.concat(
@@ -154,7 +154,7 @@ def _joins(journal: Journal, attempts: dict[int, int]) -> list[Entry]:
             row["batch"],
             f"with {', '.join(row['name'])}" + (f" and {row['more']:,} more" if row["more"] > 0 else ""),
         )
-        for row in collect(found, journal.opened).rows(named=True)
+        for row in collect(found, journal.files).rows(named=True)
     ]
 
 
@@ -211,4 +211,4 @@ def _has_tuples(journal: Journal, name: str, batches: Mapping[str, list[int]], r
     if "_root_ids" in rows.columns:
         mine = mine | pl.col("_root_ids").list.contains(root)
     found = rows.tuples(name).filter(mine).head(1)
-    return not collect(found, journal.opened).is_empty()
+    return not collect(found, journal.files).is_empty()

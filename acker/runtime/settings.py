@@ -22,6 +22,7 @@ _IMPORT_STRING = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*$")
 _MEMORY = re.compile(r"^[1-9][0-9]*[kmgtKMGT]$")
 _REMOTE = re.compile(r"sc://[^/:;@\s]+(?::([0-9]{1,5}))?(?:/(?:;[^;=\s]+=[^;=\s]+)*)?")
 _LARGEST_PORT = 65535
+_AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,11 @@ class Settings:
             that raises through no fault of a row before its messages are failed. Default: 0, never.
         source_late_minutes: `PIPELINE_SOURCE_LATE_MINUTES`, how old what a spout has yet to read may be
             before a run's check fails. Default: 0, and it may be of any age.
-        fold_rows: `PIPELINE_FOLD_ROWS`, how many events and messages in flight a fold holds in memory at
-            once, a third of a KB each. Default: 8000000.
+        acker_tasks: `PIPELINE_ACKER_TASKS`, how many tasks do the work of a log or of a fold. Of 1 it is the
+            caller; more are Spark's. None, for `auto`: as many as the rows need. Default: `auto` where
+            `SPARK_REMOTE` names a server, else 1.
+        fold_rows: `PIPELINE_FOLD_ROWS`, how many events and messages in flight one of them holds in memory
+            at once, a third of a KB each. Default: 8000000.
         jars: `PIPELINE_JARS`, the folder of the jars that its own server loads. Default: none, and they are
             fetched into the Python environment when a server first needs them.
     """
@@ -92,6 +96,7 @@ class Settings:
     acker_late_minutes: int
     give_up_after_tries: int
     source_late_minutes: int
+    acker_tasks: int | None
     fold_rows: int
     jars: Path | None
 
@@ -110,12 +115,13 @@ class Settings:
             return _number(name, value(name, str(default)))
 
         token = value("SPARK_CONNECT_AUTHENTICATE_TOKEN", "") or None
+        remote = _remote(value("SPARK_REMOTE", ""))
         home = _folder("PIPELINE_HOME", value("PIPELINE_HOME", "data"))
         return cls(
             home=home,
             store=_store(value("PIPELINE_STORE", str(home / "store"))),
             topologies=_topologies(value("PIPELINE_TOPOLOGIES", "")),
-            remote=_remote(value("SPARK_REMOTE", "")),
+            remote=remote,
             token=token,
             server_address=_address(value("PIPELINE_SERVER_ADDRESS", LOOPBACK), token),
             driver_memory=_memory(value("PIPELINE_DRIVER_MEMORY", "4g")),
@@ -132,6 +138,7 @@ class Settings:
             acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
             give_up_after_tries=number("PIPELINE_GIVE_UP_AFTER_TRIES", 0),
             source_late_minutes=number("PIPELINE_SOURCE_LATE_MINUTES", 0),
+            acker_tasks=_acker_tasks(value("PIPELINE_ACKER_TASKS", _AUTO), is_here=remote is None),
             fold_rows=positive_number("PIPELINE_FOLD_ROWS", 8_000_000, environ),
             jars=_folder("PIPELINE_JARS", jars) if (jars := value("PIPELINE_JARS", "")) else None,
         )
@@ -244,6 +251,21 @@ def _memory(text: str) -> str:
             f"PIPELINE_DRIVER_MEMORY is {text!r}, which is no amount of memory. Set it to one such as 4g."
         )
     return text.lower()
+
+
+def _acker_tasks(text: str, is_here: bool) -> int | None:
+    """See `Settings`.
+
+    Args:
+        is_here: whether Spark is the project's own server, on this machine.
+    """
+    if text == _AUTO:
+        return 1 if is_here else None
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
+        raise SettingsError(
+            f"PIPELINE_ACKER_TASKS is {text!r}; set it to {_AUTO} or to a whole number, 1 or more."
+        )
+    return int(text)
 
 
 def _number(name: str, text: str) -> int:

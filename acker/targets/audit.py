@@ -12,7 +12,7 @@ import polars as pl
 from deltalake import DeltaTable
 
 from acker.core.audit import Finding
-from acker.core.delta import query, query_table
+from acker.core.delta import files_of, query, query_table
 from acker.core.events import State
 from acker.core.ledger import settled_in
 from acker.core.messages import MESSAGE, message_name
@@ -79,7 +79,10 @@ class _Acked:
             found = each.of(self._rows, "root_id").join(
                 tuples, left_on="root_id", right_on="_root_id", how="left"
             )
-            yield each, collect(found.with_columns(pl.col("tuples").fill_null(0)), lambda: self._streams)
+            yield each, collect(found.with_columns(pl.col("tuples").fill_null(0)), self._files)
+
+    def _files(self) -> Iterator[str]:
+        return (file for table in self._streams for file in files_of(table))
 
     def count(self, *conditions: pl.Expr) -> int:
         """The tuples of roots that fulfil all conditions."""
@@ -185,7 +188,7 @@ def _number(evidence: Evidence, every_attempt: bool) -> int:
     table = evidence.streams[evidence.stream]
     tuples = all_tuples(evidence.stream, table)
     is_untracked = pl.col("_root_id").is_null() & (pl.col("_batch") <= evidence.folded)
-    untracked: int = collect(tuples.filter(is_untracked).select(pl.len()), lambda: [table]).item()
+    untracked: int = collect(tuples.filter(is_untracked).select(pl.len()), lambda: files_of(table)).item()
     return gone + untracked + _acked(evidence, every_attempt).count(~_is_gone(evidence.counted))
 
 

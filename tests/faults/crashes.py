@@ -21,6 +21,7 @@ from pyspark.sql.connect.proto import GetStatusResponse
 from acker.batches.run import Run
 from acker.core.delta import Store
 from acker.core.errors import ServerError
+from acker.core.tasks import CALLER, Tasks
 from acker.runtime import server
 from acker.runtime.channels import channel
 from acker.runtime.ports import check_free, free_port
@@ -41,15 +42,18 @@ POINTS = ROOT / "tests" / "faults" / "crash_points.txt"
 processes.set_forkserver_preload([__name__])  # and with it the one that `worker` names
 
 
-def open_run(task: Task, folder: Path, connect: Callable[[], SparkSession]) -> Run:
+def open_run(
+    task: Task, folder: Path, connect: Callable[[], SparkSession], acker_tasks: Tasks = CALLER
+) -> Run:
     """A run of a task's topology at the task's time."""
     topology = task.topology(folder)
     topology.validate()
     now = START + timedelta(seconds=task.at)
-    return Run(topology, Store(str(folder / "store"), topology.name), connect, clock=lambda: now)
+    store = Store(str(folder / "store"), topology.name)
+    return Run(topology, store, connect, clock=lambda: now, tasks=acker_tasks)
 
 
-def _do(pipe: Connection, scenario: str, number: int, folder: Path, remote: str) -> None:
+def _do(pipe: Connection, scenario: str, number: int, folder: Path, remote: str, acker_tasks: Tasks) -> None:
     """Do a task in this process, and wait at each effect until the other end of the pipe says so."""
     opened: list[str] = []
 
@@ -65,7 +69,7 @@ def _do(pipe: Connection, scenario: str, number: int, folder: Path, remote: str)
     watch(folder, pause)
     task = SCENARIOS[scenario].tasks[number]
     try:
-        task.do(open_run(task, folder, connected))
+        task.do(open_run(task, folder, connected, acker_tasks))
     except Exception:
         pipe.send(("raised", traceback.format_exc(), None))
     else:
@@ -76,9 +80,11 @@ def _do(pipe: Connection, scenario: str, number: int, folder: Path, remote: str)
 class Child:
     """A process that does one task and waits at each of its effects."""
 
-    def __init__(self, scenario: str, number: int, folder: Path, remote: str) -> None:
+    def __init__(
+        self, scenario: str, number: int, folder: Path, remote: str, acker_tasks: Tasks = CALLER
+    ) -> None:
         self.pipe, theirs = processes.Pipe()
-        self.process = begin(_do, theirs, scenario, number, folder, remote)
+        self.process = begin(_do, theirs, scenario, number, folder, remote, acker_tasks)
         theirs.close()
         self.session: str | None = None
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from acker.airflow import tasks
 from acker.core.delta import Store
+from acker.core.tasks import CALLER
 from tests.faults.crash_scenarios import SCENARIOS, Task
 from tests.faults.crashes import (
     HOW,
@@ -28,6 +29,7 @@ from tests.faults.crashes import (
 from tests.faults.effects import Effect
 from tests.faults.judge import faults, published, settled_rows, states
 from tests.faults.worker import session
+from tests.kit.tasks import PickledTasks
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,11 @@ class Kill:
     moment: Moment
     victim: Literal["client", "server"] = "client"
     others_first: bool = False  # whether other tasks come before the one that was killed is done again
+    by_tasks: bool = False  # whether the acker's tasks do the work, up to there
 
     def __str__(self) -> str:
-        return f"{self.point}-{self.moment}-{self.victim}{'-others_first' if self.others_first else ''}"
+        further = [name for name in ("others_first", "by_tasks") if getattr(self, name)]
+        return "-".join([str(self.point), self.moment, self.victim, *further])
 
 
 Play = tuple[Kill, ...]  # of one scenario, each in another task, in the order of the tasks
@@ -53,9 +57,10 @@ def plays_of(kills: Iterable[Kill]) -> list[Play]:
     first may take away the point of the second, as others who publish do.
     """
     found: list[Play] = []
-    by_task = defaultdict[tuple[str, bool], defaultdict[str, list[Kill]]](lambda: defaultdict(list))
+    by_task = defaultdict[tuple[str, bool, bool], defaultdict[str, list[Kill]]](lambda: defaultdict(list))
     for kill in kills:
-        by_task[kill.point.scenario, kill.others_first][kill.point.task].append(kill)
+        kind = (kill.point.scenario, kill.others_first, kill.by_tasks)
+        by_task[kind][kill.point.task].append(kill)
     for of_tasks in by_task.values():
         most = max(map(len, of_tasks.values()))
         dealt = [*itertools.chain(*of_tasks.values())]
@@ -109,7 +114,8 @@ def play_through(
             task.world(folder)
         if kill := kills.get(task.name):
             settled |= settled_rows(_store(task, folder))
-            child = Child(found.name, number, folder, remote())
+            tasks = PickledTasks(3) if kill.by_tasks else CALLER
+            child = Child(found.name, number, folder, remote(), tasks)
             if kill.victim == "server":
                 spark.stop()  # or else PySpark would go on to ask the thread's active session
             effect = reach(child, kill.point)

@@ -189,9 +189,11 @@ class _Maker:
             untracked = random.choice((2, 3))
             self.features.add("untracked messages")
         delay = random.choice((0, 0, 5))
-        return Shape(
-            self.folder, spouts, tuple(nodes), tuple(rows), tuple(sums), untracked, options, 3, delay
-        )
+        tasks = 3 if self.seed % 2 else 0
+        if tasks:
+            self.features.add("tasks of the acker")
+        names = (tuple(nodes), tuple(rows), tuple(sums))
+        return Shape(self.folder, spouts, *names, untracked, options, 3, delay, acker_tasks=tasks)
 
     # What happens.
 

@@ -84,6 +84,7 @@ class Shape:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the topology
     limit: int = 3
     delay_seconds: float = 0
+    acker_tasks: int = 0  # that do logs and folds elsewhere; 0: the process itself
     servers: str = ""  # of a Kafka cluster, from whose topics it reads and to which it publishes
 
     @property

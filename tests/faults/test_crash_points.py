@@ -102,9 +102,23 @@ def kills_with_others_first() -> list[Any]:
     return [case(Kill(each, "within", others_first=True), each not in often) for each in points]
 
 
+def kills_of_the_ackers_tasks() -> list[Any]:
+    """Each commit of a log or a fold, whose files are those of tasks elsewhere."""
+    points = [each for each in recorded_points() if each.label.startswith(("run_log:", "FoldFiles.commit"))]
+    often = [each for each in points if each.task in ("squared", "fold") and each.scenario == "retried"]
+    moments: tuple[Moment, ...] = ("before", "within")
+    return [
+        case(Kill(each, moment, by_tasks=True), each not in often) for each in points for moment in moments
+    ]
+
+
 def case(kill: Kill, is_rare: bool) -> Any:
     marks = [pytest.mark.thorough] if is_rare else []
-    if kill.point.scenario != "retried" or (kill.others_first and kill.point.task == "squared"):
+    if (
+        kill.point.scenario != "retried"
+        or kill.by_tasks
+        or (kill.others_first and kill.point.task == "squared")
+    ):
         marks.append(pytest.mark.extended)
     return pytest.param(kill, marks=marks, id=str(kill))
 
@@ -255,7 +269,7 @@ def under_way(plays, kit: Kit) -> Iterator[SideBySide[Play, None]]:
     ends.stop()
 
 
-@pytest.mark.parametrize("kill", [*kills("client"), *kills_with_others_first()])
+@pytest.mark.parametrize("kill", [*kills("client"), *kills_with_others_first(), *kills_of_the_ackers_tasks()])
 def test_a_process_that_is_killed_leaves_nothing_undone(kill: Kill, plays, under_way: SideBySide[Play, None]):
     with naming(plays[kill]):
         under_way.end(plays[kill])

@@ -24,6 +24,7 @@ from acker.batches.run import Run
 from acker.core.delta import Store
 from acker.core.errors import StoreError, TopologyError
 from acker.core.events import State
+from acker.core.tasks import Caller
 from acker.operations import compact as maintain
 from acker.operations import cycle
 from acker.operations import fold as acking
@@ -36,6 +37,7 @@ from acker.runtime.settings import Settings
 from acker.testing.session import for_few_rows
 from tests.faults.shapes import Shape, build
 from tests.kit.stops import Stop
+from tests.kit.tasks import PickledTasks
 from tests.kit.waiting import PATIENCE_SECONDS
 
 FOLD_ROWS = 10  # so that most folds take several passes
@@ -186,7 +188,8 @@ def _run(
     topology = build(shape)
     topology.validate()
     store = Store(shape.store, topology.name)
-    return Run(topology, store, connect, clock=clock, fold_rows=FOLD_ROWS, on_step=on_step)
+    tasks = PickledTasks(shape.acker_tasks) if shape.acker_tasks else Caller(FOLD_ROWS)
+    return Run(topology, store, connect, clock=clock, tasks=tasks, on_step=on_step)
 
 
 def _hitting(pipe: Connection, clock: Clock, order: Order, dying: threading.Event) -> Callable[[Step], None]:

@@ -14,6 +14,7 @@ from acker.batches.progress import Step
 from acker.batches.run import Run
 from acker.core.delta import Store, open_table, query
 from acker.core.ledger import NOW, newest_fold
+from acker.core.tasks import CALLER, Tasks
 from acker.reports.status import status_report
 from acker.topology.topology import Topology
 
@@ -43,12 +44,13 @@ class Clock:
 class Place:
     """One test's folder and clock, and short ways to fill and read the tables in it."""
 
-    def __init__(self, folder: Path, spark: SparkSession, empty_store: Path) -> None:
+    def __init__(self, folder: Path, spark: SparkSession, empty_store: Path, tasks: Tasks = CALLER) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.spark = spark
         self.clock = Clock()
         self._empty_store = empty_store
+        self._tasks = tasks
 
     def path(self, name: str) -> str:
         return str(self.folder / name)
@@ -64,7 +66,7 @@ class Place:
         store = Store(self.path("store"), topology.name)
         if not Path(store.path("")).exists():
             shutil.copytree(self._empty_store, store.path(""))
-        return Run(topology, store, lambda: self.spark, clock=self.clock, on_step=on_step)
+        return Run(topology, store, lambda: self.spark, clock=self.clock, tasks=self._tasks, on_step=on_step)
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         """The user's columns of a published table, sorted."""

@@ -16,7 +16,7 @@ from acker.components.dataframe_bolt import DataFrameBolt
 from acker.components.spout import SpoutComponent, history
 from acker.core.delta import append_rows, arrow_table, in_batches
 from acker.core.events import Kind
-from acker.core.ids import hash64
+from acker.core.ids import bucket, hash64
 from acker.core.schemas import LEDGER, STREAM_PROPERTIES, stream
 from acker.journal.inputs import SourceRange
 from acker.journal.replays import messages_of
@@ -88,8 +88,7 @@ class PolarsSpout(SpoutComponent):
         is_new = isinstance(work.batch.input, SourceRange)
         found = self._new(work) if is_new else self._again(work)
         is_gone = pl.col("_is_there").is_null()
-        emission = pl.lit(f"{work.topology}/{self.name}/{work.batch.number}")
-        root = pl.concat_str(emission, *POSITION, "_attempt", separator="/").map_elements(hash64, pl.Int64)
+        root = _root_ids(f"{work.topology}/{self.name}", work.batch.number)
         made = found.select(
             pl.when(self._is_tracked() if is_new else True).then(root).alias("_root_id"),
             pl.when(is_gone).then(pl.lit(Kind.LOST.value)).alias("_kind"),
@@ -136,6 +135,15 @@ class PolarsBolt(DataFrameBolt):
 
     def no_tuples(self, work: Work, further: str) -> pl.DataFrame:
         return self.function(*(tuples(work, name).clear() for name in self.inputs))
+
+
+def _root_ids(spout: str, batch: int) -> pl.Expr:
+    """Ids whose lowest bits are a message's, the same for all attempts."""
+    message, emission = (
+        pl.concat_str(pl.lit(spout), *columns, separator="/").map_elements(hash64, pl.Int64)
+        for columns in (POSITION, [*POSITION, pl.lit(str(batch)), "_attempt"])
+    )
+    return emission - bucket(emission) + bucket(message)
 
 
 def rows(table: DeltaTable, where: str = "true") -> pl.DataFrame:

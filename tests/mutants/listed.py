@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "a fold leaves its transaction number out",
-        "acker/core/fold_job.py",
+        "acker/core/fold_files.py",
         "partition_by, commit_properties=once",
         "partition_by",
         (f"{JOB}test_a_fold_that_is_repeated_after_its_commit_changes_nothing",),
@@ -276,8 +276,8 @@ MUTANTS = (
     Mutant(
         "joined messages settle apart",
         "acker/core/fold.py",
-        "_rows(together.decided(linked, others), others.clear(), fold)",
-        "_rows(linked, others.clear(), fold)",
+        "_rows(together.decided(roots, others), others.clear(), fold)",
+        "_rows(roots, others.clear(), fold)",
         scenario("messages that are joined are acked together, when the last of them is complete"),
     ),
     Mutant(
@@ -341,17 +341,31 @@ MUTANTS = (
     ),
     Mutant(
         "what has settled lies where a compaction deletes it",
-        "acker/core/fold_job.py",
+        "acker/core/fold_files.py",
         "self._write([first], is_live=False)",
         "self._write([first], is_live=True)",
         (f"{JOB}test_rows_that_settled_lie_apart_from_those_that_live_on",),
     ),
     Mutant(
-        "a fold in passes forgets the messages of all but the first",
+        "a fold forgets the messages of all tasks but the first",
         "acker/core/fold.py",
-        "    for number in range(passes):\n",
-        "    for number in range(1):\n",
-        (f"{JOB}test_a_fold_in_several_passes_is_the_same[3]",),
+        "map(fold.part, found) if whole is None",
+        "[fold.part(found[0])] if whole is None",
+        (f"{JOB}test_a_fold_by_several_tasks_is_the_same[caller in passes]",),
+    ),
+    Mutant(
+        "a fold counts what a task has done twice as often as it was done",
+        "acker/core/fold_job.py",
+        "tasks.run(partial(work.written, request.name, together), found)",
+        "tasks.run(partial(work.written, request.name, together), [*found, found[0]])",
+        (f"{JOB}test_a_fold_by_several_tasks_is_the_same[3 elsewhere]",),
+    ),
+    Mutant(
+        "a task reads the files of its own name alone",
+        "acker/core/ids.py",
+        "        common = math.gcd(of, self.of)\n",
+        "        common = max(of, self.of)\n",
+        (f"{JOB}test_a_fold_by_other_tasks_than_the_one_before_is_the_same[4]",),
     ),
     Mutant(
         "attempts of a message lie in several buckets",
@@ -455,10 +469,10 @@ MUTANTS = (
         (f"{JOURNAL}test_of_batches_that_are_planned_together_all_numbers_must_be_free",),
     ),
     Mutant(
-        "events that are read in several passes are not checked",
+        "events that several tasks share are not checked",
         "acker/core/fold_job.py",
-        "        if part.is_last:\n",
-        "        if part.is_last and self.at_most <= self._request.rows_at_once:\n",
+        "    new.check()\n",
+        "    new.check() if len(found) == 1 else None\n",
         (
             "tests/unit/test_fuzz_store.py::"
             "test_an_event_that_no_component_logged_stops_the_fold_before_it_writes[no root]",
@@ -552,7 +566,7 @@ MUTANTS = (
     Mutant(
         "the log takes what is held back for consumed",
         "acker/core/log.py",
-        ", _held(snapshot, own, request.component, -1)]",
+        ", _held(own, work.own, consumer, -1)]",
         "]",
         (f"{RICH}test_a_tuple_that_is_held_back_is_joined_batches_later",),
     ),

@@ -1,12 +1,31 @@
 """The session that tests of whole topologies share."""
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
+from acker.core.tasks import ROWS_AT_ONCE
+from acker.spark.tasks import acker_tasks
 from acker.testing.session import for_few_rows
+from tests.kit.places import ODD, Place
 
 
 @pytest.fixture(scope="session")
 def spark(spark: SparkSession) -> SparkSession:
     """The session on the shared server, set up for jobs on a few rows."""
     return for_few_rows(spark)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession, empty_store: Path) -> Place:
+    """A place of the test's own, whose logs and folds are done by the caller, or by so many tasks."""
+    number = getattr(request, "param", 1)
+    return Place(tmp_path / ODD, spark, empty_store, acker_tasks(number, ROWS_AT_ONCE, lambda: spark))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Of a module that says `BY_TASKS` all is done by three of the acker's tasks as well."""
+    if getattr(metafunc.module, "BY_TASKS", False) and "place" in metafunc.fixturenames:
+        ways = [pytest.param(1, id="caller"), pytest.param(3, id="tasks", marks=pytest.mark.extended)]
+        metafunc.parametrize("place", ways, indirect=True)

@@ -17,6 +17,8 @@ from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
 
+BY_TASKS = True  # see `conftest`
+
 
 @pytest.fixture
 def joined(place):

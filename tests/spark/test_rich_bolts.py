@@ -22,6 +22,8 @@ from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
 from tests.kit.stops import stopped_once_at_each_step
 
+BY_TASKS = True  # see `conftest`
+
 
 class Verdicts(RichBolt):
     """Does with each tuple what it says."""

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from acker.batches.run import Run
-from acker.core.checksums import batch_row
+from acker.core.checksums import batch_row, checksum_of_batch
 from acker.core.delta import Store, append_rows
 from acker.core.parquet import columns_of
 from acker.core.schemas import EVENTS
@@ -88,7 +88,8 @@ def event(root: int, kind: str, emitted: int = 0, **columns: Any) -> dict[str, A
 def log(store: Store, app: str, number: int, rows: list[dict[str, Any]], is_sealed: bool = False) -> None:
     """Append events as the log of a batch, or unsealed and under another name as somebody does by hand."""
     found = pl.DataFrame(rows, columns_of(EVENTS))
-    sealed = pl.concat([batch_row(found, app, number, 0, NOW), found]) if is_sealed else found
+    seal = batch_row(checksum_of_batch(found), app, number, 0, NOW)
+    sealed = pl.concat([seal, found]) if is_sealed else found
     append_rows(store.require(EVENTS), sealed, app, number)
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 
 from acker.core.events import LIVE, Event, LedgerRow, State
-from acker.core.fold import FoldInput, folded, marked
+from acker.core.fold import FoldInput, folded, joined_roots, marked
+from acker.core.ids import tasks
 from acker.core.oracle import Ledger
 from acker.core.parquet import columns_of
 from acker.core.retry import delay_after
@@ -74,7 +75,9 @@ def unchanged(
 ) -> list[LedgerRow]:
     """The live rows of which a fold takes for granted that it would write them again as they are."""
     found = given(history, step, turn, live, settled)
-    rows = pl.concat(marked(found.live, found, passes)).filter(~pl.col("changes"))
+    joined = joined_roots(found)
+    marks = [marked(found.live, found, joined, task) for task in tasks(passes)]
+    rows = pl.concat(marks).filter(~pl.col("changes"))
     return records(rows.collect())
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,12 +15,14 @@ from acker.core.delta import append_rows, query
 from acker.core.errors import AckerError, StoreError
 from acker.core.ledger import newest_fold
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
+from acker.core.tasks import Caller
 from acker.operations.fold import fold
 from acker.operations.matching import select
 from acker.operations.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.reports.trace import trace_report
+from tests.kit.tasks import PickledTasks
 from tests.unit.fuzzed import NOW, ODD, copy, event, log, shop
 
 FAR = NOW.replace(year=9998)
@@ -74,8 +77,9 @@ LOST = r"does not hold what was logged for batch 1 of (orders|items): .* Restore
 def test_an_event_that_no_component_logged_stops_the_fold_before_it_writes(run, row):
     good = run.store.require(EVENTS).version()
     log(run.store, "by hand", 1, [row])
-    in_passes = replace(run, fold_rows=2)
-    for ask in (lambda: fold(run), lambda: fold(in_passes), lambda: audit_report(run.topology, run.store)):
+    runs = [run, *(replace(run, tasks=tasks) for tasks in (Caller(2), PickledTasks(2)))]
+    folds = [partial(fold, each) for each in runs]
+    for ask in (*folds, lambda: audit_report(run.topology, run.store)):
         with pytest.raises(StoreError, match=LOST) as refused:
             ask()
         assert (refused.value.table, refused.value.batch) == (run.store.path(EVENTS), 1)
@@ -128,9 +132,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 def test_any_event_is_refused_or_leaves_a_store_that_answers(first, tmp_path_factory, row):
     run = copy(first, tmp_path_factory.mktemp("copy"))
     log(run.store, "by hand", 1, [row])
-    for rows_at_once in (run.fold_rows, 2):
+    for tasks in (run.tasks, Caller(2), PickledTasks(2)):
         try:
-            fold(replace(run, fold_rows=rows_at_once))
+            fold(replace(run, tasks=tasks))
         except StoreError as error:
             assert "does not hold what was logged" in str(error)
             assert newest_fold(run.store) is None

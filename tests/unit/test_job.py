@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.core import fold_job, live
-from acker.core.checksums import batch_row
+from acker.core import fold_files, live
+from acker.core.checksums import batch_row, checksum_of_batch
 from acker.core.delta import Store, append_rows, files_of, query
 from acker.core.errors import StoreError
 from acker.core.events import Event, LedgerRow, State
@@ -25,6 +25,7 @@ from acker.core.parquet import collect, columns_of
 from acker.core.retry import delay_after
 from acker.core.schemas import EVENTS, LEDGER
 from acker.core.snapshot import Snapshot
+from acker.core.tasks import Caller, Tasks
 from tests.kit.histories import (
     RETRY,
     SOURCE,
@@ -41,6 +42,7 @@ from tests.kit.histories import (
     step,
     written,
 )
+from tests.kit.tasks import PickledTasks
 
 BOTH = (SOURCE, "words")
 COLUMNS = ", ".join(column.name for column in fields(LedgerRow))
@@ -66,7 +68,7 @@ def rows_of(events: Iterable[Event], batch: int) -> pl.DataFrame:
     found = []
     for component in BOTH:
         rows = pl.DataFrame([asdict(e) for e in events if e.component == component], columns_of(EVENTS))
-        found += [batch_row(rows, component, batch, 0, START), rows]
+        found += [batch_row(checksum_of_batch(rows), component, batch, 0, START), rows]
     return pl.concat(found)
 
 
@@ -130,12 +132,29 @@ def test_a_fold_goes_on_from_the_one_before(store: Store) -> None:
     assert ledger_of(store, "fold = 2") == Counter(written(*folded(1)))
 
 
-@pytest.mark.parametrize("rows_at_once", [1, 3])
-def test_a_fold_in_several_passes_is_the_same(store: Store, rows_at_once: int) -> None:
-    for number in (1, 2):
-        run_fold(request(store, number, rows_at_once=rows_at_once))
+def check_folds_by(store: Store, *tasks: Tasks) -> None:
+    for number, each in enumerate(tasks, start=1):
+        run_fold(request(store, number, tasks=each))
         wanted = Counter(written(*folded(number - 1)))
         assert ledger_of(store, f"fold = {number} AND live_in IS NULL OR live_in = {number}") == wanted
+
+
+BY_TASKS = {
+    "caller in passes": Caller(1),
+    "caller in two": Caller(3),
+    "1 elsewhere": PickledTasks(1),
+    "3 elsewhere": PickledTasks(3),
+}
+
+
+@pytest.mark.parametrize("tasks", BY_TASKS.values(), ids=BY_TASKS)
+def test_a_fold_by_several_tasks_is_the_same(store: Store, tasks: Tasks) -> None:
+    check_folds_by(store, tasks, tasks)
+
+
+@pytest.mark.parametrize("number", [1, 3, 4])
+def test_a_fold_by_other_tasks_than_the_one_before_is_the_same(store: Store, number: int) -> None:
+    check_folds_by(store, PickledTasks(2), PickledTasks(number))
 
 
 def test_rows_that_settled_lie_apart_from_those_that_live_on(store: Store) -> None:
@@ -217,7 +236,7 @@ def test_many_small_files_of_live_rows_become_one(in_flight: Store, monkeypatch:
 def test_many_live_rows_are_written_into_several_files_by_age(
     in_flight: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (live, fold_job):
+    for module in (live, fold_files):
         monkeypatch.setattr(module, "ROWS_OF_A_FILE", 2)
     events = [init(offset, A) for offset in range(4, 9)]
     log(in_flight, 3, *events)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from acker.core.errors import SettingsError
-from acker.core.fold_job import ROWS_AT_ONCE
+from acker.core.tasks import ROWS_AT_ONCE
 from acker.runtime.settings import Settings, one_of, positive_number
 
 
@@ -20,6 +20,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
         run_schedule="@watch",
         acker_schedule="@watch",
         watch_seconds=60,
+        acker_tasks=1,
         fold_rows=ROWS_AT_ONCE,
         maintain_schedule="0 3 * * *",
         stream_retention_hours=168,
@@ -47,6 +48,7 @@ def test_every_variable_is_read():
         "PIPELINE_RUN_SCHEDULE": "*/5 * * * *",
         "PIPELINE_ACKER_SCHEDULE": "*/2 * * * *",
         "PIPELINE_WATCH_SECONDS": "5",
+        "PIPELINE_ACKER_TASKS": "4",
         "PIPELINE_FOLD_ROWS": "7",
         "PIPELINE_MAINTAIN_SCHEDULE": "@weekly",
         "PIPELINE_STREAM_RETENTION_HOURS": "24",
@@ -71,6 +73,7 @@ def test_every_variable_is_read():
         run_schedule="*/5 * * * *",
         acker_schedule="*/2 * * * *",
         watch_seconds=5,
+        acker_tasks=4,
         fold_rows=7,
         maintain_schedule="@weekly",
         stream_retention_hours=24,
@@ -84,6 +87,19 @@ def test_every_variable_is_read():
         source_late_minutes=45,
         jars=Path("/srv/jars"),
     )
+
+
+@pytest.mark.parametrize(
+    ("environ", "tasks"),
+    [
+        ({}, 1),
+        ({"SPARK_REMOTE": "sc://spark.internal"}, None),
+        ({"SPARK_REMOTE": "sc://spark.internal", "PIPELINE_ACKER_TASKS": "1"}, 1),
+        ({"PIPELINE_ACKER_TASKS": "8"}, 8),
+    ],
+)
+def test_the_acker_s_tasks_are_the_caller_s_where_spark_is_this_machine(environ, tasks):
+    assert Settings.from_env(environ).acker_tasks == tasks
 
 
 def test_an_empty_variable_counts_as_not_set():
@@ -109,6 +125,8 @@ def test_a_relative_store_becomes_absolute(tmp_path, monkeypatch):
         ("PIPELINE_DRIVER_MEMORY", "lots", "such as 4g"),
         ("PIPELINE_DRIVER_MEMORY", "4096", "such as 4g"),
         ("PIPELINE_APPROVAL_LIMIT", "-1", "a whole number, 0 or more"),
+        ("PIPELINE_ACKER_TASKS", "0", "auto or to a whole number, 1 or more"),
+        ("PIPELINE_ACKER_TASKS", "many", "auto or to a whole number, 1 or more"),
     ],
 )
 def test_a_bad_value_is_named_together_with_what_to_write_instead(name, value, advice):
