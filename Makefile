@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup classes check test test-all test-faults mutants run bench soak requirements clean
+.PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements clean
 
 python := .venv/bin/python
 typed := acker pipeline dags bench
@@ -28,10 +28,13 @@ test-all: classes ## All tests but for rare faults and variants, as before a cha
 test-faults: $(if $(ARGS),setup,classes) ## Every fault and variant, of which the others try a part; with ARGS the faults that it names
 	$(if $(ARGS),$(python) -m pytest tests/faults --extended --all-faults $(ARGS),@scripts/test.sh --extended --all-faults)
 
+test-cluster: setup ## A cluster of two workers and an S3 server leave the rows that one machine leaves; ARGS goes to pytest
+	$(python) -m pytest tests/cluster --extended --all-faults $(ARGS)
+
 mutants: setup ## Deliberate bugs, each of which a test must catch; ARGS chooses some by words
 	$(python) -m tests.mutants $(ARGS)
 
-run: setup ## The demonstration under Airflow; ONCE=1 ends by itself, LINES=1000000 sets its size, SOURCE=kafka reads Kafka
+run: setup ## The demonstration under Airflow; ONCE=1 ends by itself, LINES=1000000 sets its size, SOURCE=kafka reads Kafka, SPARK=cluster runs on a cluster
 	$(python) -m pipeline.demo
 
 bench: setup ## Measure against Storm's figures and a plain pipeline

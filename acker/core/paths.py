@@ -5,8 +5,13 @@ from urllib.parse import urlsplit
 
 
 def absolute(path: str) -> str:
-    """A URI as it is; a local path made absolute, since client and Spark may run in different folders."""
+    """A URI as Spark, `deltalake` and Polars all know it, which is `s3a:` of S3.
+
+    A local path is made absolute, since client and Spark may run in different folders.
+    """
     parts = urlsplit(path)
+    if parts.scheme == "s3":
+        return f"s3a{path.removeprefix('s3')}"
     if parts.scheme == "file":
         return os.path.abspath(parts.path)
     return path if parts.scheme else os.path.abspath(path)

@@ -1,4 +1,4 @@
-"""The jars that the Spark server loads, of Delta and Kafka: fetched once, into `acker`'s own environment.
+"""The jars that the Spark server loads, of Delta, Kafka and S3: fetched once, into `acker`'s own environment.
 
 The Ivy that ships inside PySpark fetches a fixed list, here that of `ivy.xml`, through whatever repositories
 it is configured for. A deployment without a network sets `PIPELINE_JARS` to a folder that holds the jars.
@@ -18,6 +18,8 @@ from acker.core.errors import ServerError
 from acker.runtime.java import check_java, java_command
 
 _IVY = Path(__file__).with_name("ivy.xml")
+_S3 = Path(__file__).with_name("s3.xml")
+_INSTEAD = ", or set PIPELINE_JARS to a folder that holds them"
 
 
 def spark_home() -> Path:
@@ -43,17 +45,19 @@ def kept_in(name: str, listed: Path) -> Path:
     return Path(sys.prefix) / "share" / "acker" / f"{name}-{release}"
 
 
-def jars(folder: Path | None) -> list[Path]:
+def jars(folder: Path | None, with_s3: bool = False) -> list[Path]:
     """The jars for the Spark server.
 
     Args:
         folder: the folder that holds them; None: the environment's own, which is filled where it is missing.
+        with_s3: whether those are among them that Spark needs for S3.
 
     Raises:
         ServerError: the folder lacks Delta's jars, or they could not be fetched.
     """
     if folder is None:
-        return fetched(_IVY, default_folder(), ", or set PIPELINE_JARS to a folder that holds them")
+        of_s3 = fetched(_S3, kept_in("s3", _S3), _INSTEAD) if with_s3 else []
+        return fetched(_IVY, default_folder(), _INSTEAD) + of_s3
     found = sorted(folder.glob("*.jar"))
     if not any("delta-spark" in jar.name for jar in found):
         raise ServerError(

@@ -1,4 +1,4 @@
-"""The project's file, `pyproject.toml` of the current folder: which topologies a project has."""
+"""The project's file, `pyproject.toml` of the current folder: its topologies, and what they need."""
 
 import tomllib
 from pathlib import Path
@@ -16,15 +16,7 @@ def project_topologies() -> list[str]:
     Raises:
         SettingsError: the file cannot be read, or the table has something else.
     """
-    try:
-        found: dict[str, Any] = tomllib.loads(Path(_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise SettingsError(
-            f"{_FILE} of the current folder cannot be read: {error}. Mend the file."
-        ) from error
-    table = found.get("tool", {}).get("acker", {})
+    table = _file().get("tool", {}).get("acker", {})
     unknown = sorted(set(table) - {"topologies"})
     if unknown:
         raise SettingsError(f"[tool.acker] of {_FILE} has no setting {unknown[0]}. Write {_EXAMPLE}.")
@@ -32,3 +24,26 @@ def project_topologies() -> list[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SettingsError(f"[tool.acker] of {_FILE} has topologies = {names!r}. Write {_EXAMPLE}.")
     return names
+
+
+def project_dependencies() -> list[str]:
+    """What `dependencies` of the table `[project]` lists; nothing where there is no such file or table.
+
+    Raises:
+        SettingsError: the file cannot be read, or the table has something else.
+    """
+    found = _file().get("project", {}).get("dependencies", [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise SettingsError(f"[project] of {_FILE} has dependencies = {found!r}. Write a list of strings.")
+    return found
+
+
+def _file() -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"{_FILE} of the current folder cannot be read: {error}. Mend the file."
+        ) from error

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from acker.core.errors import ServerError
+from acker.runtime.executors import PACKAGES, PROJECT, packages, project
 from acker.runtime.home import writing
 from acker.runtime.jars import default_folder, jars, spark_home
 from acker.runtime.java import check_java, java_command
@@ -43,11 +44,6 @@ _STARTED = "Spark Connect server started at"
 
 _CONFS = {
     "spark.ui.enabled": "false",
-    "spark.driver.host": LOOPBACK,
-    "spark.driver.bindAddress": LOOPBACK,
-    # The driver listens for executors and for blocks as well. In local mode nothing connects there, and Spark
-    # makes a secret that never leaves the process.
-    "spark.authenticate": "true",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Tables are named by path. A metastore would leave Derby's files and its lock behind.
@@ -59,8 +55,6 @@ _CONFS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     # With columnar input a plain Python UDF right over a Parquet or Delta scan hangs in pyspark 4.2.0.
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
-    # All sessions share Python's workers (see `sessions`), which forget what each task has imported.
-    "spark.python.daemon.module": "acker.runtime.python_daemon",
     "spark.sql.session.timeZone": "UTC",
     # With one writer a task sorts its rows by partition first, to write one file after the other.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
@@ -73,6 +67,16 @@ _CONFS = {
     # run to run, would be part of the text.
     "spark.sql.codegen.cache.maxEntries": "5000",
     "spark.sql.codegen.useIdInClassName": "false",
+}
+
+_LOCAL_CONFS = {
+    # All sessions share Python's workers (see `sessions`), which forget what each task has imported.
+    "spark.python.daemon.module": "acker.runtime.python_daemon",
+    # The driver listens for executors and for blocks as well. In local mode nothing connects there, and Spark
+    # makes a secret that never leaves the process.
+    "spark.authenticate": "true",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
 }
 
 _LOG4J = """\
@@ -212,7 +216,7 @@ def kept_classes(settings: Settings) -> Path:
     Raises:
         ServerError: there is no Java on which Spark runs, or the jars are not there.
     """
-    of = [check_java(), java_command(), str(spark_home()), *map(str, jars(settings.jars))]
+    of = [check_java(), java_command(), str(spark_home()), *map(str, jars(settings.jars, settings.is_on_s3))]
     digest = hashlib.sha256("\n".join(of).encode()).hexdigest()[:12]
     return default_folder().parent / f"classes-{digest}.jsa"
 
@@ -373,11 +377,12 @@ def _command(settings: Settings, port: int, options: Sequence[str]) -> list[str]
         "spark.connect.grpc.binding.port": str(port),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    command = [f"{spark_home()}/bin/spark-submit", "--master", "local[*]"]
+    confs |= _cluster_confs(settings) if settings.is_on_cluster else _LOCAL_CONFS
+    confs |= _s3_confs() if settings.is_on_s3 else {}
+    command = [f"{spark_home()}/bin/spark-submit", "--master", settings.spark_master]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-    # `--jars` is split at commas, which a path may hold. In local mode the driver's class path serves as
-    # well.
-    classes = os.pathsep.join(map(str, jars(settings.jars)))
+    # `--jars` is split at commas, which a path may hold. For the driver its class path serves as well.
+    classes = os.pathsep.join(map(str, jars(settings.jars, settings.is_on_s3)))
     command += ["--driver-memory", settings.driver_memory, "--driver-class-path", classes]
     # A killed JVM leaves its temporary files; here the next start clears them.
     options = [f"-Dlog4j2.configurationFile={log4j.as_uri()}", f"-Djava.io.tmpdir={scratch}", *options]
@@ -385,6 +390,32 @@ def _command(settings: Settings, port: int, options: Sequence[str]) -> list[str]
     for name, value in confs.items():
         command += ["--conf", f"{name}={value}"]
     return [*command, "spark-internal"]
+
+
+def _cluster_confs(settings: Settings) -> dict[str, str]:
+    """What executors are sent, for which Spark has its own means: jars, packages, the project's modules."""
+    archives = {PACKAGES: packages(), PROJECT: project(settings.topologies, _folder(settings))}
+    return {
+        **({"spark.driver.host": LOOPBACK} if _is_near(settings) else {}),
+        "spark.jars": ",".join(jar.as_uri() for jar in jars(settings.jars, settings.is_on_s3)),
+        "spark.archives": ",".join(f"{path.as_uri()}#{folder}" for folder, path in archives.items()),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(archives),
+    }
+
+
+def _s3_confs() -> dict[str, str]:
+    """What Spark does not take itself from the variables of the AWS SDKs, as it does keys and endpoint."""
+    confs = {}
+    if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+        confs["spark.hadoop.fs.s3a.endpoint.region"] = region
+    if os.environ.get("AWS_ENDPOINT_URL"):  # a server of one's own has no host name for each bucket
+        confs["spark.hadoop.fs.s3a.path.style.access"] = "true"
+    return confs
+
+
+def _is_near(settings: Settings) -> bool:
+    """Whether the cluster's master listens on this machine alone, and so its executors are here."""
+    return f"//{LOOPBACK}:" in settings.spark_master
 
 
 def _scratch(settings: Settings) -> Path:
@@ -395,12 +426,19 @@ def _environment(settings: Settings, token: str) -> dict[str, str]:
     # What makes pyspark a client would make spark-submit look for another server.
     client_only = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
     environ = {name: value for name, value in os.environ.items() if name not in (*client_only, _TOKEN)}
-    paths = [os.getcwd(), environ.get("PYTHONPATH", "")]
-    return environ | {
+    ours = {
         _TOKEN: token,  # not among the arguments, which every user of a machine may read
         "SPARK_HOME": str(spark_home()),
         # In the place of `spark.local.dir`, which is split at commas.
         "SPARK_EXECUTOR_DIRS": str(_scratch(settings)),
+    }
+    if settings.is_on_cluster:  # whose Python is its own, and whose executors have to find the driver
+        near = {"SPARK_LOCAL_IP": LOOPBACK} if _is_near(settings) else {}
+        return {"PYSPARK_PYTHON": "python3"} | near | environ | ours
+    paths = [os.getcwd(), environ.get("PYTHONPATH", "")]
+    return {
+        **environ,
+        **ours,
         # Otherwise Spark looks its own host name up, which fails on many a laptop.
         "SPARK_LOCAL_IP": LOOPBACK,
         # Spark's Python workers run in this environment, or they take the system's, and import a topology's

@@ -10,19 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from acker.core.errors import SettingsError
+from acker.core.paths import absolute
 from acker.runtime.project import project_topologies
 from acker.topology.schedule import WATCH
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
 
-_STORE_SCHEMES = ("file", "s3a", "abfss", "gs")
+_STORE_SCHEMES = ("file", "s3", "s3a", "abfss", "gs")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 _IMPORT_STRING = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*$")
 _MEMORY = re.compile(r"^[1-9][0-9]*[kmgtKMGT]$")
 _REMOTE = re.compile(r"sc://[^/:;@\s]+(?::([0-9]{1,5}))?(?:/(?:;[^;=\s]+=[^;=\s]+)*)?")
 _LARGEST_PORT = 65535
 _AUTO = "auto"
+_LOCAL = "local[*]"
+_MASTER = re.compile(r"spark://[^/:;@\s]+:[0-9]{1,5}(,[^/:;@\s]+:[0-9]{1,5})*")  # of several one leads
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Settings:
             project's own server. Default: none, and each server generates one (`acker.runtime.tokens`).
         server_address: `PIPELINE_SERVER_ADDRESS`, where the project's own server listens: 127.0.0.1, or
             0.0.0.0 for all networks, which needs a token. Default: 127.0.0.1.
+        spark_master: `PIPELINE_SPARK_MASTER`, the cluster that the project's own server runs its jobs on, as
+            `spark://host:port`. Default: `local[*]`, this machine.
         driver_memory: `PIPELINE_DRIVER_MEMORY`, the heap of the project's own server. Default: `4g`.
         run_schedule: `PIPELINE_RUN_SCHEDULE`, when Airflow runs the topologies, as a cron expression in UTC.
             Default: `@watch`, when there is something to do.
@@ -68,8 +73,8 @@ class Settings:
         source_late_minutes: `PIPELINE_SOURCE_LATE_MINUTES`, how old what a spout has yet to read may be
             before a run's check fails. Default: 0, and it may be of any age.
         acker_tasks: `PIPELINE_ACKER_TASKS`, how many tasks do the work of a log or of a fold. Of 1 it is the
-            caller; more are Spark's. None, for `auto`: as many as the rows need. Default: `auto` where
-            `SPARK_REMOTE` names a server, else 1.
+            caller; more are Spark's. None, for `auto`: as many as the rows need. Default: 1 where Spark's
+            jobs run on this machine, by the project's own server, else `auto`.
         fold_rows: `PIPELINE_FOLD_ROWS`, how many events and messages in flight one of them holds in memory
             at once, a third of a KB each. Default: 8000000.
         jars: `PIPELINE_JARS`, the folder of the jars that its own server loads. Default: none, and they are
@@ -82,6 +87,7 @@ class Settings:
     remote: str | None = field(repr=False)  # it may hold a token
     token: str | None = field(repr=False)
     server_address: str
+    spark_master: str
     driver_memory: str
     run_schedule: str
     acker_schedule: str
@@ -100,6 +106,16 @@ class Settings:
     fold_rows: int
     jars: Path | None
 
+    @property
+    def is_on_s3(self) -> bool:
+        """Whether the store is."""
+        return self.store.startswith("s3a:")
+
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether the project's own server runs its jobs on a cluster."""
+        return self.spark_master != _LOCAL
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
         """Read the settings from environment variables.
@@ -115,7 +131,8 @@ class Settings:
             return _number(name, value(name, str(default)))
 
         token = value("SPARK_CONNECT_AUTHENTICATE_TOKEN", "") or None
-        remote = _remote(value("SPARK_REMOTE", ""))
+        remote, master = _remote(value("SPARK_REMOTE", "")), _master(value("PIPELINE_SPARK_MASTER", _LOCAL))
+        is_here = remote is None and master == _LOCAL
         home = _folder("PIPELINE_HOME", value("PIPELINE_HOME", "data"))
         return cls(
             home=home,
@@ -124,6 +141,7 @@ class Settings:
             remote=remote,
             token=token,
             server_address=_address(value("PIPELINE_SERVER_ADDRESS", LOOPBACK), token),
+            spark_master=master,
             driver_memory=_memory(value("PIPELINE_DRIVER_MEMORY", "4g")),
             run_schedule=value("PIPELINE_RUN_SCHEDULE", WATCH),
             acker_schedule=value("PIPELINE_ACKER_SCHEDULE", WATCH),
@@ -138,7 +156,7 @@ class Settings:
             acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
             give_up_after_tries=number("PIPELINE_GIVE_UP_AFTER_TRIES", 0),
             source_late_minutes=number("PIPELINE_SOURCE_LATE_MINUTES", 0),
-            acker_tasks=_acker_tasks(value("PIPELINE_ACKER_TASKS", _AUTO), is_here=remote is None),
+            acker_tasks=_acker_tasks(value("PIPELINE_ACKER_TASKS", _AUTO), is_here),
             fold_rows=positive_number("PIPELINE_FOLD_ROWS", 8_000_000, environ),
             jars=_folder("PIPELINE_JARS", jars) if (jars := value("PIPELINE_JARS", "")) else None,
         )
@@ -201,7 +219,7 @@ def _store(text: str) -> str:
         raise SettingsError(
             f"PIPELINE_STORE is {text!r}, which is not absolute. Set it to a path or to {scheme[1]}:///…"
         )
-    return text.rstrip("/")
+    return absolute(text.rstrip("/"))
 
 
 def _topologies(text: str) -> tuple[str, ...]:
@@ -226,6 +244,15 @@ def _remote(text: str) -> str | None:
         raise SettingsError(
             f"SPARK_REMOTE is {without_secrets(text)!r:.200}, which is no Spark Connect server. "
             "Set it to sc://host:port, or unset it to use the project's own server."
+        )
+    return text
+
+
+def _master(text: str) -> str:
+    if text != _LOCAL and _MASTER.fullmatch(text) is None:
+        raise SettingsError(
+            f"PIPELINE_SPARK_MASTER is {text!r:.200}, which is no master of a Spark cluster. Set it to "
+            f"spark://host:port, or unset it to run Spark's jobs on this machine."
         )
     return text
 
@@ -257,7 +284,7 @@ def _acker_tasks(text: str, is_here: bool) -> int | None:
     """See `Settings`.
 
     Args:
-        is_here: whether Spark is the project's own server, on this machine.
+        is_here: whether Spark is the project's own server and its jobs run on this machine.
     """
     if text == _AUTO:
         return 1 if is_here else None

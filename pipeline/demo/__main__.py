@@ -1,8 +1,8 @@
 """`make run`: count words under Airflow, through failures, retries and killings, and check the result.
 
 LINES (100,000) sets about how many new lines are fed; a second run feeds the next files. With SOURCE=kafka
-they are records of a topic, and a Kafka broker starts as well. With ONCE=1 it ends by itself, its exit code
-the verdict; else it stays until Ctrl-C.
+they are records of a topic, and a Kafka broker starts as well. With SPARK=cluster a cluster of two workers
+runs Spark's jobs. With ONCE=1 it ends by itself, its exit code the verdict; else it stays until Ctrl-C.
 """
 
 import os
@@ -13,6 +13,7 @@ import click
 
 from acker.core.errors import AckerError, SettingsError
 from acker.runtime.broker import Broker, running_broker
+from acker.runtime.cluster import Cluster, running_cluster
 from acker.runtime.ports import is_listening
 from acker.runtime.settings import LOOPBACK, Settings, one_of, positive_number
 
@@ -28,19 +29,33 @@ def main() -> None:
         if settings.remote is not None:
             raise SettingsError("`make run` starts a Spark server of its own: unset SPARK_REMOTE.")
         with ExitStack() as stack:
-            broker = None
+            broker = cluster = None
             os.environ.pop(SERVERS, None)
-            if one_of("SOURCE", ("files", "kafka")) == "kafka":
+            from_kafka = one_of("SOURCE", ("files", "kafka")) == "kafka"
+            if one_of("SPARK", ("local", "cluster")) == "cluster":
+                cluster = _start_cluster(settings, stack)
+                settings = Settings.from_env()
+            if from_kafka:
                 broker = _start_kafka(settings, stack)
             from pipeline.demo.show import demonstrate
 
-            sys.exit(demonstrate(settings, lines, bool(os.environ.get("ONCE")), broker))
+            sys.exit(demonstrate(settings, lines, bool(os.environ.get("ONCE")), broker, cluster))
     except AckerError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         click.echo("Stopped. `make run` goes on from here.", err=True)
         sys.exit(130)
+
+
+def _start_cluster(settings: Settings, stack: ExitStack) -> Cluster:
+    if settings.is_on_cluster:
+        raise SettingsError("`make run SPARK=cluster` starts a cluster: unset PIPELINE_SPARK_MASTER.")
+    click.echo("Starting a Spark cluster of two workers …")
+    cluster = stack.enter_context(running_cluster(settings.home / "cluster"))
+    os.environ["PIPELINE_SPARK_MASTER"] = cluster.url
+    click.echo(f"Its master is {cluster.url}; see {cluster.page}")
+    return cluster
 
 
 def _start_kafka(settings: Settings, stack: ExitStack) -> Broker:

@@ -4,6 +4,7 @@ A task is killed between a bolt's write and its log, and Spark with it; another 
 """
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -19,6 +20,7 @@ from acker.core.schemas import LEDGER
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.runtime.broker import Broker
+from acker.runtime.cluster import Cluster
 from acker.runtime.settings import Settings
 from acker.runtime.stack import USER, ApiError, Stack, running_stack
 from pipeline.demo.chaos import make_trouble
@@ -34,12 +36,17 @@ _KINDS = ("run", "acker", "replay", "maintain")
 _FORMER = {"failed", "timed_out"}  # attempts that others have followed, or will
 
 
-def demonstrate(settings: Settings, lines: int, once: bool, broker: Broker | None) -> int:
+def demonstrate(
+    settings: Settings, lines: int, once: bool, broker: Broker | None, cluster: Cluster | None
+) -> int:
     """Feed, watch, judge, and with `once` end. Returns the exit code.
 
     Args:
         broker: that of the topology's topic; None where its lines are in files.
+        cluster: on which Spark's jobs run; None where they run in its server.
     """
+    beside: dict[str, Broker | Cluster] = {"Kafka": broker} if broker else {}
+    beside |= {"Spark's cluster": cluster} if cluster else {}
     source = Topic(broker.servers) if broker else Files()
     store = Store(settings.store, topology.name)
     click.echo("Starting Spark and Airflow …")
@@ -49,7 +56,7 @@ def demonstrate(settings: Settings, lines: int, once: bool, broker: Broker | Non
         try:
             click.echo(f"Airflow is at {stack.url}; log in as {USER} with the password {stack.password}")
             click.echo(f"{feed(source, lines):,} new lines are fed.")
-            settled = watch(stack, broker, source, store, once)
+            settled = watch(stack, beside, source, store, once)
         finally:
             OUTAGE.unlink(missing_ok=True)
         if not settled:
@@ -61,12 +68,14 @@ def demonstrate(settings: Settings, lines: int, once: bool, broker: Broker | Non
         if not once:
             click.echo(f"Airflow goes on at {stack.url} until Ctrl-C.")
             while True:
-                _supervise(stack, broker)
+                _supervise(stack, beside)
                 time.sleep(_POLL_SECONDS)
     return code
 
 
-def watch(stack: Stack, broker: Broker | None, source: Feed, store: Store, once: bool) -> bool:
+def watch(
+    stack: Stack, beside: Mapping[str, Broker | Cluster], source: Feed, store: Store, once: bool
+) -> bool:
     """Show progress and make trouble until every line has settled and each DAG has succeeded.
 
     Returns:
@@ -82,7 +91,7 @@ def watch(stack: Stack, broker: Broker | None, source: Feed, store: Store, once:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("waiting for the scheduler", total=total)
         while True:
-            _supervise(stack, broker)
+            _supervise(stack, beside)
             history = _history(store)
             states = {state: n for state, n in history.items() if state not in _FORMER}
             while not trouble.empty():
@@ -106,11 +115,12 @@ def watch(stack: Stack, broker: Broker | None, source: Feed, store: Store, once:
             time.sleep(_POLL_SECONDS)
 
 
-def _supervise(stack: Stack, broker: Broker | None) -> None:
+def _supervise(stack: Stack, beside: Mapping[str, Broker | Cluster]) -> None:
     ended = stack.supervise()
-    if broker is not None and not broker.is_running:
-        broker.start()
-        ended.append("Kafka")
+    for name, part in beside.items():
+        if not part.is_running:
+            part.start()
+            ended.append(name)
     for name in ended:
         click.echo(f"{name} had ended and is started again.")
 

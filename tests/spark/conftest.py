@@ -27,5 +27,5 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession, e
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Of a module that says `BY_TASKS` all is done by three of the acker's tasks as well."""
     if getattr(metafunc.module, "BY_TASKS", False) and "place" in metafunc.fixturenames:
-        ways = [pytest.param(1, id="caller"), pytest.param(3, id="tasks", marks=pytest.mark.extended)]
+        ways = [pytest.param(1, id="caller"), pytest.param(3, id="tasks", marks=pytest.mark.thorough)]
         metafunc.parametrize("place", ways, indirect=True)
