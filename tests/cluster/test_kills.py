@@ -1,0 +1,65 @@
+"""What dies on a cluster in the middle of its work: the next attempt leaves what a calm run leaves."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSelector, PyFileSystem
+
+from acker.core.delta import Store
+from acker.core.schemas import EVENTS, LEDGER, stream
+from acker.runtime import server
+from acker.runtime.cluster import Cluster
+from acker.runtime.settings import Settings
+from tests.cluster.project import Project
+from tests.kit.object_store import BUCKET
+from tests.kit.waiting import wait_for
+
+MOMENTS = {  # the folder in which files appear, and how their names begin
+    "a write": (stream("cleaned"), "b"),
+    "a log": (EVENTS, "task-"),
+    "a fold": (LEDGER, "task-"),
+}
+
+
+def has_begun(store: Store, moment: str) -> bool:
+    """Whether files of the first that is of a kind lie there."""
+    table, prefix = MOMENTS[moment]
+    system = PyFileSystem(DeltaStorageHandler(store.path(table)))
+    found = system.get_file_info(FileSelector("", allow_not_found=True, recursive=True))
+    return any(file.path.startswith(prefix) for file in found)
+
+
+@pytest.fixture
+def project(cluster: Cluster, s3: dict[str, str], tmp_path: Path) -> Project:
+    more = {"PIPELINE_SPARK_MASTER": cluster.url, "PIPELINE_ACKER_TASKS": "4", **s3}
+    return Project(tmp_path, f"s3://{BUCKET}/{tmp_path.name}", **more)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("victim", ["worker", "server"])
+def test_what_dies_in_the_middle_leaves_nothing_that_counts(
+    victim: str, moment: str, project: Project, here: tuple[object, ...], cluster: Cluster
+) -> None:
+    tries: list[int] = []
+    run = threading.Thread(target=lambda: tries.append(project.run_until_done()))
+    run.start()
+    try:
+        wait_for(lambda: has_begun(project.store, moment) or not run.is_alive(), every_seconds=0.02)
+        assert run.is_alive()
+        if victim == "worker":
+            cluster.kill("worker-1")
+            cluster.start()
+        else:
+            running = server.find(Settings.from_env(project.environ))
+            assert running
+            os.killpg(running.pid, signal.SIGKILL)
+    finally:
+        run.join()
+    assert project.rows() == here
+    assert "verdict: pass" in project("audit", "words")
+    assert tries[0] >= (victim == "server")
