@@ -6,6 +6,7 @@ with them but what Spark sends: no Python environment, no jars, no current folde
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,6 +76,7 @@ class Cluster:
                 continue
             log = self.folder / f"{name}.log"
             log.unlink(missing_ok=True)
+            shutil.rmtree(self.folder / name, ignore_errors=True)  # where its executors unpacked archives
             self.parts[name] = guard.start(self._command(name), log, self._environment(), self.folder)
             if name == "master":
                 self._await(name, log)
@@ -103,7 +105,7 @@ class Cluster:
         python = Path(sys.base_prefix) / "bin"  # without any package: those that jobs need are sent
         ours = {name: value for name, value in os.environ.items() if name in ("JAVA_HOME", "HOME", "LANG")}
         path = os.pathsep.join([str(python), os.environ.get("PATH", os.defpath)])
-        # A worker must not end with the shell that starts it, nor look its host's name up.
+        # Otherwise Spark looks its own host name up, and its pages listen everywhere.
         return ours | {"PATH": path, "SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": LOOPBACK}
 
     def _await(self, name: str, log: Path) -> None:
