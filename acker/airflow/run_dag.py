@@ -12,6 +12,7 @@ from acker.airflow.wiring import (
     published,
     replayed,
     schedule_of,
+    spark_of,
     spark_task,
     waits_for_held_batches,
 )
@@ -85,6 +86,7 @@ def _component_task(manifest: Manifest, component: ComponentManifest) -> Any:
     return spark_task(
         component.name,
         step,
+        spark_of(manifest, component.name),
         outlets=[events(manifest)],
         # A spout that found nothing is skipped, and a bolt may have failed. Those after it still take what
         # earlier runs left them.

@@ -19,6 +19,7 @@ from acker.batches.run import Run, utc_now
 from acker.components.base import Component
 from acker.core.delta import Store
 from acker.core.errors import BatchHeld
+from acker.core.lease import Lease
 from acker.core.ledger import fold_counts, live_counts
 from acker.journal.journal import Journal
 from acker.kafka.connections import look_up_with
@@ -33,6 +34,7 @@ from acker.operations.trim import trim_events, trim_streams
 from acker.reports.failures import failed_in_batches
 from acker.reports.sources import amounts, source_backlogs
 from acker.reports.waiting import waits_for_acker, waits_for_components
+from acker.runtime.deployment import name_of
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
 from acker.spark.tasks import acker_tasks
@@ -49,9 +51,14 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
     Args:
         topology: its name.
         connect: gives the Spark session, when the step first needs it; None: one of the deployment's.
+
+    Raises:
+        StoreError: another deployment works on the store.
     """
     settings = Settings.from_env()
     found, store = _opened(topology, settings)
+    hold = Lease(store, name_of(settings), utc_now).hold
+    hold()
     store.create()
 
     def connected() -> SparkSession:
@@ -62,7 +69,7 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
 
     one = cache(connect or connected)  # session of the run and of the acker's tasks
     tasks = acker_tasks(settings.acker_tasks, settings.fold_rows, one)
-    return Run(found, store, one, tasks=tasks, on_step=_log_step)
+    return Run(found, store, one, tasks=tasks, hold=hold, on_step=_log_step)
 
 
 def _opened(topology: str, settings: Settings) -> tuple[Topology, Store]:

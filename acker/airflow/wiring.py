@@ -3,8 +3,8 @@
 Nothing here imports Spark or a topology. The tasks do, when they run.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -106,7 +106,9 @@ def dag_of(manifest: Manifest, kind: str, schedule: Any, doc: str, **options: An
     )
 
 
-def spark_task(task_id: str, step: Callable[..., dict[str, Any]], **options: Any) -> Any:
+def spark_task(
+    task_id: str, step: Callable[..., dict[str, Any]], connections: Sequence[str] = (SPARK,), **options: Any
+) -> Any:
     """A task with a Spark session of its own; it is skipped where `step` finds nothing to do, or waits.
 
     The session is made when the step first needs one: a bolt that finds nothing to do needs none.
@@ -114,6 +116,7 @@ def spark_task(task_id: str, step: Callable[..., dict[str, Any]], **options: Any
     Args:
         task_id: the task's name.
         step: called with what makes the session; returns counts, which go to the outlets as metadata.
+        connections: to Spark, of which the first that there is counts.
         options: of the operator.
     """
 
@@ -122,7 +125,7 @@ def spark_task(task_id: str, step: Callable[..., dict[str, Any]], **options: Any
         def connect() -> Any:
             from acker.runtime.sessions import session
 
-            return stack.enter_context(session(Settings.from_env(), _spark_url()))
+            return stack.enter_context(session(Settings.from_env(), _spark_url(connections)))
 
         try:
             with ExitStack() as stack:
@@ -133,14 +136,19 @@ def spark_task(task_id: str, step: Callable[..., dict[str, Any]], **options: Any
     return run_step()
 
 
-def _spark_url() -> str | None:
-    """Where the connection says that Spark is; None where there is no such connection."""
+def spark_of(manifest: Manifest, component: str) -> Sequence[str]:
+    """Connections to Spark of a component: its own, and that of all."""
+    return f"{SPARK}_{manifest.name}_{component}", SPARK
+
+
+def _spark_url(connections: Sequence[str]) -> str | None:
+    """Where the first of some connections says that Spark is; None where there is no such connection."""
     from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
-    try:
-        return SparkConnectHook(SPARK).get_connection_url()
-    except AirflowNotFoundException:
-        return None
+    for connection in connections:
+        with suppress(AirflowNotFoundException):
+            return SparkConnectHook(connection).get_connection_url()
+    return None
 
 
 def report(counts: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Run:
         connect: gives the Spark session; called when the first step needs one, which folds do not.
         clock: gives the time, with a time zone; read once per step and written into rows as a literal.
         tasks: who does the work of logs and folds.
+        hold: takes and renews the right to work on the store; raises where another deployment has it.
         on_step: called after each step, in this thread; it may raise or never return.
     """
 
@@ -37,6 +38,7 @@ class Run:
     connect: Callable[[], SparkSession]
     clock: Callable[[], datetime] = utc_now
     tasks: Tasks = CALLER
+    hold: Callable[[], None] = lambda: None
     on_step: Callable[[Step], None] = lambda step: None
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -46,7 +48,12 @@ class Run:
         return self.connect()
 
     def snapshot(self) -> Journal:
-        """The store as it stands, with its journal. Each step takes one and hands it down."""
+        """The store as it stands, with its journal. Each step takes one and hands it down.
+
+        Raises:
+            StoreError: another deployment works on it, or it cannot be read.
+        """
+        self.hold()
         return Journal(self.store, self.topology.roles)
 
     def emit_progress(self, name: str, component: str, number: int, **detail: Any) -> None:

@@ -42,8 +42,10 @@ class Context:
     @contextmanager
     def running(self) -> Iterator["Run"]:
         """A run with a Spark session, if it comes to need one, and a progress bar."""
-        from acker.batches.run import Run
+        from acker.batches.run import Run, utc_now
         from acker.cli.progress import ProgressReport
+        from acker.core.lease import Lease
+        from acker.runtime.deployment import name_of
         from acker.spark.tasks import acker_tasks
 
         with ExitStack() as stack:
@@ -58,9 +60,11 @@ class Context:
                 return spark
 
             report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
+            hold = Lease(self.store, name_of(self.settings), utc_now).hold
+            hold()
             self.store.create()
             tasks = acker_tasks(self.settings.acker_tasks, self.settings.fold_rows, session)
-            yield Run(self.topology, self.store, session, tasks=tasks, on_step=report)
+            yield Run(self.topology, self.store, session, tasks=tasks, hold=hold, on_step=report)
 
     def _tell_of_server(self) -> None:
         from acker.runtime.server import is_left_running

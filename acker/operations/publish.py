@@ -54,6 +54,7 @@ def publish_stream(run: Run, publication: Publication) -> int:
         return 0  # nothing was folded, or nothing emitted that could be published
     folds = _unpublished(run.topology, journal, publication)
     for acked in folds:
+        run.hold()
         publication.target.apply(run.spark, _changes(run, journal, publication, acked))
         run.emit_progress("published", publication.stream, acked.fold)
     return len(folds)

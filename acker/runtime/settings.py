@@ -38,6 +38,8 @@ class Settings:
         store: `PIPELINE_STORE`, a path or URI below which all Delta tables are. A local path becomes
             absolute, since the server resolves it and has a current folder of its own. Default: `store`
             below `home`.
+        deployment: `PIPELINE_DEPLOYMENT`, the name by which machines that work on one store together know
+            each other. Default: none, and `home` keeps one (`acker.runtime.deployment`).
         topologies: `PIPELINE_TOPOLOGIES`, the registered topologies as import strings
             `package.module:attribute`, with commas between them. Default: those that `[tool.acker]` lists
             in the current folder's `pyproject.toml`.
@@ -83,6 +85,7 @@ class Settings:
 
     home: Path
     store: str
+    deployment: str | None
     topologies: tuple[str, ...]
     remote: str | None = field(repr=False)  # it may hold a token
     token: str | None = field(repr=False)
@@ -137,6 +140,7 @@ class Settings:
         return cls(
             home=home,
             store=_store(value("PIPELINE_STORE", str(home / "store"))),
+            deployment=_deployment(value("PIPELINE_DEPLOYMENT", "")),
             topologies=_topologies(value("PIPELINE_TOPOLOGIES", "")),
             remote=remote,
             token=token,
@@ -220,6 +224,17 @@ def _store(text: str) -> str:
             f"PIPELINE_STORE is {text!r}, which is not absolute. Set it to a path or to {scheme[1]}:///…"
         )
     return absolute(text.rstrip("/"))
+
+
+def _deployment(text: str) -> str | None:
+    if not text:
+        return None
+    if not re.fullmatch(r"\w[\w.-]{0,99}", text):
+        raise SettingsError(
+            f"PIPELINE_DEPLOYMENT is {text!r:.200}; set it to a name of letters, digits, '.', '_' and '-', "
+            "at most 100 of them."
+        )
+    return text
 
 
 def _topologies(text: str) -> tuple[str, ...]:

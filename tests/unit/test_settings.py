@@ -12,6 +12,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
     assert Settings.from_env({}) == Settings(
         home=tmp_path / "data",
         store=str(tmp_path / "data" / "store"),
+        deployment=None,
         topologies=(),
         remote=None,
         token=None,
@@ -41,6 +42,7 @@ def test_every_variable_is_read():
     environ = {
         "PIPELINE_HOME": "/srv/pipeline",
         "PIPELINE_STORE": "s3://bucket/store/",
+        "PIPELINE_DEPLOYMENT": "north-1",
         "PIPELINE_TOPOLOGIES": "a:one, b.c:two,",
         "SPARK_REMOTE": "sc://spark.internal:15002",
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": "secret",
@@ -67,6 +69,7 @@ def test_every_variable_is_read():
     assert Settings.from_env(environ) == Settings(
         home=Path("/srv/pipeline"),
         store="s3a://bucket/store",
+        deployment="north-1",
         topologies=("a:one", "b.c:two"),
         remote="sc://spark.internal:15002",
         token="secret",
@@ -123,6 +126,7 @@ def test_a_relative_store_becomes_absolute(tmp_path, monkeypatch):
         ("PIPELINE_STORE", __file__, "Set it to a folder"),
         ("PIPELINE_STORE", "hdfs://host/store", "a URI of file, s3, s3a"),
         ("PIPELINE_STORE", "file:store", "file:///"),
+        ("PIPELINE_DEPLOYMENT", "two words", "a name of letters"),
         ("PIPELINE_TOPOLOGIES", "pipeline.wordcount", "package.module:attribute"),
         ("SPARK_REMOTE", "local[*]", "sc://host:port"),
         ("SPARK_REMOTE", "sc://", "sc://host:port"),
