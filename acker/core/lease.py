@@ -44,17 +44,17 @@ class Lease:
         Raises:
             StoreError: another deployment has it, or it cannot be read or written.
         """
-        while (now := self._clock()) >= self._good_until:
+        now = self._clock()
+        while now >= self._good_until:
             table = open_table(self._store.path(LEASE))
             holder, until = _read(table)
             if holder != self._deployment and now < until:
                 raise self._held_by(holder, until)
             renewed = until - LASTS
-            if holder != self._deployment or now - renewed >= RENEWED_AFTER:
-                if not self._renew(table, now):
-                    continue  # another process was faster, of this deployment or of another
-                renewed = now
-            self._good_until = renewed + RENEWED_AFTER
+            if holder == self._deployment and now - renewed < RENEWED_AFTER:
+                self._good_until = renewed + RENEWED_AFTER
+            elif self._renew(table, now):  # else another process was faster, of this deployment or of another
+                self._good_until = now + RENEWED_AFTER
 
     def _renew(self, opened: DeltaTable | None, now: datetime) -> bool:
         path = self._store.path(LEASE)

@@ -21,6 +21,7 @@ from pyspark.sql.connect.proto import GetStatusResponse
 from acker.batches.run import Run
 from acker.core.delta import Store
 from acker.core.errors import ServerError
+from acker.core.lease import Lease
 from acker.core.tasks import CALLER, Tasks
 from acker.runtime import server
 from acker.runtime.channels import channel
@@ -50,7 +51,8 @@ def open_run(
     topology.validate()
     now = START + timedelta(seconds=task.at)
     store = Store(str(folder / "store"), topology.name)
-    return Run(topology, store, connect, clock=lambda: now, tasks=acker_tasks)
+    hold = Lease(store, "crashing", lambda: now).hold
+    return Run(topology, store, connect, clock=lambda: now, tasks=acker_tasks, hold=hold)
 
 
 def _do(pipe: Connection, scenario: str, number: int, folder: Path, remote: str, acker_tasks: Tasks) -> None:

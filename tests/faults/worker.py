@@ -24,6 +24,7 @@ from acker.batches.run import Run
 from acker.core.delta import Store
 from acker.core.errors import StoreError, TopologyError
 from acker.core.events import State
+from acker.core.lease import Lease
 from acker.core.tasks import Caller
 from acker.operations import compact as maintain
 from acker.operations import cycle
@@ -189,7 +190,8 @@ def _run(
     topology.validate()
     store = Store(shape.store, topology.name)
     tasks = PickledTasks(shape.acker_tasks) if shape.acker_tasks else Caller(FOLD_ROWS)
-    return Run(topology, store, connect, clock=clock, tasks=tasks, on_step=on_step)
+    hold = Lease(store, "working", clock).hold
+    return Run(topology, store, connect, clock=clock, tasks=tasks, hold=hold, on_step=on_step)
 
 
 def _hitting(pipe: Connection, clock: Clock, order: Order, dying: threading.Event) -> Callable[[Step], None]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 JOB = "tests/unit/test_job.py::"
 JOURNAL = "tests/unit/test_journal.py::"
+LEASE = "tests/unit/test_lease.py::"
 LOG = "tests/unit/test_log.py::"
 BATCH = "tests/spark/test_batch.py::"
 BRANCHES = "tests/store/test_branches.py::"
@@ -88,6 +89,27 @@ MUTANTS = (
         ", commit_properties=once)",
         ")",
         (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
+    ),
+    Mutant(
+        "what makes a table is tried again as its second commit",
+        "acker/core/delta.py",
+        "_AS_FIRST_OR_NOT if table is None else None",
+        "None",
+        ("tests/unit/test_commits.py::test_a_first_batch_goes_in_once",),
+    ),
+    Mutant(
+        "a lease is taken although another deployment has it",
+        "acker/core/lease.py",
+        "if holder != self._deployment and now < until:",
+        "if holder != self._deployment and now < until - LASTS:",
+        (f"{LEASE}test_the_second_deployment_is_told_who_works_and_until_when",),
+    ),
+    Mutant(
+        "a lease is not renewed",
+        "acker/core/lease.py",
+        "elif self._renew(table, now):",
+        "else:",
+        (f"{LEASE}test_who_goes_on_working_keeps_it",),
     ),
     Mutant(
         "a fold leaves its transaction number out",

@@ -1,5 +1,6 @@
 """One deployment works on a store at a time, and the other is told which one does."""
 
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -16,6 +17,12 @@ from acker.runtime.settings import Settings
 START = datetime(2026, 1, 1, 9, 12, tzinfo=UTC)
 RACERS = 4
 ROUNDS = 5
+TOPOLOGY = """
+from acker import DeltaSpout, Topology
+
+topology = Topology("numbers")
+numbers = topology.spout("numbers", DeltaSpout("/srv/numbers", key="id"))
+"""
 TAKE = """
 import sys
 from datetime import timedelta
@@ -118,6 +125,24 @@ def test_of_deployments_that_come_at_once_one_has_it(store):
     finally:
         for racer in racers:
             racer.communicate()
+
+
+def test_a_command_of_another_home_changes_nothing(store, tmp_path):
+    (tmp_path / "plain.py").write_text(TOPOLOGY)
+
+    def fold(home: str, **more: str) -> "subprocess.CompletedProcess[str]":
+        ours = {"PIPELINE_STORE": store.uri, "PIPELINE_HOME": str(tmp_path / home)}
+        command = [sys.executable, "-m", "acker", "fold", "plain:topology"]
+        return subprocess.run(
+            command, cwd=tmp_path, env=os.environ | ours | more, capture_output=True, text=True
+        )
+
+    assert fold("one").returncode == 0
+    refused = fold("other")
+    assert refused.returncode == 2
+    one = (tmp_path / "one" / "deployment").read_text().strip()
+    assert f"Error: The deployment {one} works on {store.path('').rstrip('/')}, and" in refused.stderr
+    assert "fold 2," in fold("other", PIPELINE_DEPLOYMENT=one).stdout
 
 
 def test_a_home_keeps_its_name(tmp_path):
