@@ -39,9 +39,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _STYLE = re.compile(r"\x1b\[[0-9;]*m|↳")
 _FRAME = re.compile(r"\s*(\d+: |at /|stack backtrace)", re.IGNORECASE)
 _TRIES = 3
-# What makes a table is not looked at for conflicts. Tried again it would go in as the second commit, although
-# another client has made the table with the same number.
-_AS_FIRST_OR_NOT = 0
+# With more `deltalake` makes a table that somebody else has just made a second time, with its first rows.
+_RETRIES_OF_MAKING = 0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -247,15 +246,16 @@ def commit_once(
         StoreError: it could not be made.
     """
     path = opened if isinstance(opened, str) else path_of(opened)
+    transactions = [Transaction(app, number) for app, number in numbers.items()]
     free = {**numbers, **(firsts or {})}
     for tries_left in reversed(range(_TRIES if isinstance(opened, str) else 1)):
         table = open_table(opened) if isinstance(opened, str) else opened
         if _is_there(table, free):
             return False
         once = CommitProperties(
-            app_transactions=[Transaction(app, number) for app, number in numbers.items()],
             custom_metadata=dict(note or {}),
-            max_commit_retries=_AS_FIRST_OR_NOT if table is None else None,
+            max_commit_retries=_RETRIES_OF_MAKING if table is None else None,
+            app_transactions=transactions,
         )
         try:
             commit(table, once)
@@ -347,7 +347,7 @@ class Store:
                     schema.arrow(),
                     partition_by=list(schema.partition_by),
                     configuration=schema.table_properties(),
-                    commit_properties=CommitProperties(max_commit_retries=_AS_FIRST_OR_NOT),
+                    commit_properties=CommitProperties(max_commit_retries=_RETRIES_OF_MAKING),
                 )
             except REFUSED as error:
                 if self.open(name) is None:  # else another client was faster

@@ -1,25 +1,29 @@
 """A proxy between clients and an S3 server, which counts what is asked for, and what a network can do.
 
-A request is passed on as it comes: its `Host` and its body are signed. Clients keep their connections.
+It is a process of its own, since `deltalake` may hold Python's lock while it waits for an answer. A request
+is passed on as it comes: its `Host` and its body are signed. Clients keep their connections.
 """
 
 import contextlib
 import http.client
+import multiprocessing
+import re
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
+from multiprocessing.managers import BaseManager
 from typing import Any
 from urllib.parse import urlsplit
 
 from acker.runtime.ports import free_port
 from acker.runtime.settings import LOOPBACK
 
-Chosen = Callable[[str, str], bool]  # of a request, by its method and its path
+COMMIT = r"/_delta_log/\d+\.json"  # in the path of what commits to a Delta table
 
 _PIECE_BYTES = 1 << 16
 _BETWEEN_TWO = {"connection", "keep-alive"}  # headers that each connection has of its own
@@ -28,49 +32,101 @@ _BETWEEN_TWO = {"connection", "keep-alive"}  # headers that each connection has 
 class Proxy:
     """What lies between clients and a server.
 
-    Attributes:
-        port: at which it listens on this machine.
-        counts: how many requests came, by method.
-        delay_seconds: that each request waits before it is passed on.
-        lost: method and path of the requests whose replies were lost.
+    Args:
+        traffic: what it does, in its own process.
     """
 
-    def __init__(self, server: str) -> None:
-        self.server = urlsplit(server)
-        self.port = free_port()
-        self.counts: Counter[str] = Counter()
-        self.delay_seconds = 0.0
-        self.lost: list[tuple[str, str]] = []
-        self._losing: Chosen | None = None
-        self._is_refusing = False
-        self._lock = threading.Lock()
-        self._listener: _Listener | None = None
+    def __init__(self, traffic: Any) -> None:
+        self._traffic = traffic
 
     @property
     def address(self) -> str:
         """Its URL."""
-        return f"http://{LOOPBACK}:{self.port}"
+        return str(self._traffic.address())
+
+    def take_counts(self) -> Counter[str]:
+        """How many requests came since this was last asked, by method."""
+        found: Counter[str] = self._traffic.take_counts()
+        return found
+
+    def delay(self, seconds: float) -> None:
+        """Let each request wait before it is passed on."""
+        self._traffic.delay(seconds)
 
     @contextlib.contextmanager
     def gone(self) -> Iterator[None]:
         """Accept no connection and end those there are, as a server that is down."""
-        self.stop()
+        self._traffic.stop()
         yield
-        self.start()
+        self._traffic.start()
 
     @contextlib.contextmanager
     def refusing(self) -> Iterator[None]:
         """Answer each request with 503, as S3 does that has too much to do."""
-        self._is_refusing = True
+        self._traffic.refuse(True)
         yield
-        self._is_refusing = False
+        self._traffic.refuse(False)
 
-    def lose_reply(self, chosen: Chosen) -> None:
-        """End the connection in place of the reply to the next request that is chosen, which is passed on."""
-        self._losing = chosen
+    def lose_reply(self, method: str, path: str) -> None:
+        """End the connection in place of the reply to the next request of a kind, which is passed on.
+
+        Args:
+            path: a pattern that is found in it.
+        """
+        self._traffic.lose_reply(method, path)
+
+    def take_lost(self) -> list[str]:
+        """Paths of the requests whose replies were lost since this was last asked."""
+        return list(self._traffic.take_lost())
+
+
+@contextlib.contextmanager
+def running_proxy(server: str) -> Iterator[Proxy]:
+    """A proxy in front of the server at a URL, which runs until the block is left."""
+    with _Manager(ctx=multiprocessing.get_context("spawn")) as manager:
+        traffic = manager.traffic(server)  # type: ignore[attr-defined]
+        traffic.start()
+        yield Proxy(traffic)
+
+
+class Traffic:
+    """What a proxy does; see there."""
+
+    def __init__(self, server: str) -> None:
+        self.server = urlsplit(server)
+        self._port = free_port()
+        self._counts: Counter[str] = Counter()
+        self._delay_seconds = 0.0
+        self._losing: tuple[str, str] | None = None
+        self._lost: list[str] = []
+        self._is_refusing = False
+        self._lock = threading.Lock()
+        self._listener: _Listener | None = None
+
+    def address(self) -> str:
+        return f"http://{LOOPBACK}:{self._port}"
+
+    def take_counts(self) -> Counter[str]:
+        with self._lock:
+            found, self._counts = self._counts, Counter()
+        return found
+
+    def delay(self, seconds: float) -> None:
+        self._delay_seconds = seconds
+
+    def refuse(self, is_refusing: bool) -> None:
+        self._is_refusing = is_refusing
+
+    def lose_reply(self, method: str, path: str) -> None:
+        self._losing = (method, path)
+
+    def take_lost(self) -> list[str]:
+        found, self._lost = self._lost, []
+        return found
 
     def start(self) -> None:
-        self._listener = _Listener(self)
+        self._listener = _Listener((LOOPBACK, self._port), _Handler)
+        self._listener.traffic = self
         threading.Thread(target=self._listener.serve_forever, args=[0.01], daemon=True).start()
 
     def stop(self) -> None:
@@ -78,40 +134,36 @@ class Proxy:
             self._listener.end()
             self._listener = None
 
-    def take(self, method: str) -> bool:
-        """Count a request; whether it is passed on."""
+    def takes(self, method: str) -> bool:
+        """Count a request and wait; whether it is passed on."""
         with self._lock:
-            self.counts[method] += 1
-        time.sleep(self.delay_seconds)
+            self._counts[method] += 1
+        time.sleep(self._delay_seconds)
         return not self._is_refusing
 
     def loses(self, method: str, path: str) -> bool:
         """Whether the reply to a request is to be lost."""
         with self._lock:
-            is_lost = self._losing is not None and self._losing(method, path)
-            if is_lost:
-                self._losing = None
-                self.lost.append((method, path))
-            return is_lost
+            if self._losing is None or method != self._losing[0] or not re.search(self._losing[1], path):
+                return False
+            self._losing = None
+            self._lost.append(path)
+            return True
 
 
-@contextlib.contextmanager
-def running_proxy(server: str) -> Iterator[Proxy]:
-    """A proxy in front of the server at a URL, which runs until the block is left."""
-    proxy = Proxy(server)
-    proxy.start()
-    try:
-        yield proxy
-    finally:
-        proxy.stop()
+class _Manager(BaseManager):
+    pass
+
+
+_Manager.register("traffic", Traffic)
 
 
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True
+    traffic: Traffic
 
-    def __init__(self, proxy: Proxy) -> None:
-        super().__init__((LOOPBACK, proxy.port), _Handler)
-        self.proxy = proxy
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.connections: set[socket.socket] = set()
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -140,16 +192,16 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Listener
 
     def do_GET(self) -> None:
-        proxy = self.server.proxy
-        if not proxy.take(self.command):
+        traffic = self.server.traffic
+        if not traffic.takes(self.command):
             for _ in _body(self.headers, self.rfile):
                 pass
             self._refuse()
             return
-        upstream = http.client.HTTPConnection(proxy.server.hostname or LOOPBACK, proxy.server.port)
+        upstream = http.client.HTTPConnection(traffic.server.hostname or LOOPBACK, traffic.server.port)
         try:
             reply = self._passed_on(upstream)
-            if proxy.loses(self.command, self.path):
+            if traffic.loses(self.command, self.path):
                 reply.read()
                 self.close_connection = True
                 self.connection.shutdown(socket.SHUT_RDWR)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 JOB = "tests/unit/test_job.py::"
 JOURNAL = "tests/unit/test_journal.py::"
 LEASE = "tests/unit/test_lease.py::"
+MADE = "tests/unit/test_made_at_once.py::"
 LOG = "tests/unit/test_log.py::"
 BATCH = "tests/spark/test_batch.py::"
 BRANCHES = "tests/store/test_branches.py::"
@@ -84,18 +85,18 @@ def markdown(mutants: Iterable[Mutant]) -> str:
 MUTANTS = (
     # Commits that happen once.
     Mutant(
+        "who makes a table that another has just made makes it again",
+        "acker/core/delta.py",
+        "max_commit_retries=_RETRIES_OF_MAKING if table is None else None",
+        "max_commit_retries=None",
+        (f"{MADE}test_a_stream_is_made_once_with_its_first_batch",),
+    ),
+    Mutant(
         "an append without Spark leaves its transaction number out",
         "acker/core/delta.py",
         ", commit_properties=once)",
         ")",
         (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
-    ),
-    Mutant(
-        "what makes a table is tried again as its second commit",
-        "acker/core/delta.py",
-        "_AS_FIRST_OR_NOT if table is None else None",
-        "None",
-        ("tests/unit/test_commits.py::test_a_first_batch_goes_in_once",),
     ),
     Mutant(
         "a lease is taken although another deployment has it",

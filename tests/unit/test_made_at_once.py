@@ -1,0 +1,47 @@
+"""Tables that two make at the same moment: one makes each, and what comes with it is there once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pyarrow as pa
+from deltalake import Schema
+
+from acker.core.commits import commit_batch, write_file
+from acker.core.delta import Store, query
+from acker.core.schemas import SCHEMAS, stream
+
+AT_ONCE = 2
+ROUNDS = 20
+ROWS = pa.table({"_batch": [1], "_root_id": [10]})
+
+
+def test_a_stream_is_made_once_with_its_first_batch(tmp_path: Path) -> None:
+    for number in range(ROUNDS):
+        store, barrier = Store(str(tmp_path), f"s{number}"), Barrier(AT_ONCE)
+        path = store.path(stream("numbers"))
+        Path(path).mkdir(parents=True)
+
+        def write(_: int, path: str = path, barrier: Barrier = barrier) -> None:
+            file = write_file(path, ROWS)
+            barrier.wait()
+            commit_batch(path, [file], Schema.from_arrow(ROWS.schema), "numbers", 1)
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            assert [*pool.map(write, range(AT_ONCE))] == [None] * AT_ONCE
+        table = store.require(stream("numbers"))
+        assert query("SELECT * FROM t", t=table) == ROWS.to_pylist()
+        assert table.version() == 0
+
+
+def test_the_tables_of_a_store_are_made_once(tmp_path: Path) -> None:
+    for number in range(ROUNDS):
+        store, barrier = Store(str(tmp_path), f"s{number}"), Barrier(AT_ONCE)
+
+        def create(_: int, store: Store = store, barrier: Barrier = barrier) -> None:
+            barrier.wait()
+            store.create()
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            assert [*pool.map(create, range(AT_ONCE))] == [None] * AT_ONCE
+        assert {store.require(table).version() for table in SCHEMAS} == {0}
