@@ -15,6 +15,7 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import (
@@ -39,6 +40,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _STYLE = re.compile(r"\x1b\[[0-9;]*m|↳")
 _FRAME = re.compile(r"\s*(\d+: |at /|stack backtrace)", re.IGNORECASE)
 _TRIES = 3
+_MARK = "acker.commit"  # under which the history tells whose a commit is
 # With more `deltalake` makes a table that somebody else has just made a second time, with its first rows.
 _RETRIES_OF_MAKING = 0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -230,7 +232,8 @@ def commit_once(
     """Make one commit that happens once for all of some (app, number) together.
 
     `deltalake` does not look at the numbers, but it refuses to commit where another commit of one of the apps
-    went in since the table was opened, whoever made it; and what had gone in before is seen here.
+    went in since the table was opened, whoever made it; and what had gone in before is seen here. The other
+    may be this very one, where a store did it and its reply was lost on the way; it is known by its mark.
 
     Args:
         opened: a table, or the path of one that may be missing, which is opened anew.
@@ -247,13 +250,14 @@ def commit_once(
     """
     path = opened if isinstance(opened, str) else path_of(opened)
     transactions = [Transaction(app, number) for app, number in numbers.items()]
+    mark = uuid4().hex
     free = {**numbers, **(firsts or {})}
     for tries_left in reversed(range(_TRIES if isinstance(opened, str) else 1)):
         table = open_table(opened) if isinstance(opened, str) else opened
         if _is_there(table, free):
             return False
         once = CommitProperties(
-            custom_metadata=dict(note or {}),
+            custom_metadata={**(note or {}), _MARK: mark},
             max_commit_retries=_RETRIES_OF_MAKING if table is None else None,
             app_transactions=transactions,
         )
@@ -261,8 +265,8 @@ def commit_once(
             commit(table, once)
         except REFUSED as error:
             newest = open_table(path)
-            if _is_there(newest, free):
-                return False
+            if newest is not None and _is_there(newest, free):
+                return _is_marked(newest, mark, table)
             if tries_left and newest is not None and (table is None or newest.version() > table.version()):
                 continue
             which = ", ".join(f"{app} {number}" for app, number in numbers.items())
@@ -277,6 +281,17 @@ def commit_once(
 
 def _is_there(table: DeltaTable | None, numbers: Mapping[str, int]) -> bool:
     return any(last_number(table, app) >= number for app, number in numbers.items())
+
+
+def _is_marked(newest: DeltaTable, mark: str, table: DeltaTable | None) -> bool:
+    """Whether a commit since a table was opened has a mark. Then the table is what it is after a commit."""
+    after = -1 if table is None else table.version()
+    for commit in newest.history(newest.version() - after):
+        if commit.get(_MARK) == mark:
+            if table is not None:
+                table.load_as_version(commit["version"])
+            return True
+    return False
 
 
 def last_number(table: DeltaTable | None, app: str) -> int:

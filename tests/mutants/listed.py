@@ -21,6 +21,7 @@ HOLDS = "tests/spark/test_holds.py::"
 KAFKA = "tests/kafka/test_kafka_spout.py::"
 KAFKA_TARGET = "tests/kafka/test_kafka_target.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
+REPLY = "tests/unit/test_lost_reply.py::"
 REPLAY = "tests/store/test_replay.py::"
 STORE_MAINTAIN = "tests/store/test_maintain.py::"
 RUNS = "tests/spark/test_topology_runs.py::"
@@ -90,6 +91,13 @@ MUTANTS = (
         "max_commit_retries=_RETRIES_OF_MAKING if table is None else None",
         "max_commit_retries=None",
         (f"{MADE}test_a_stream_is_made_once_with_its_first_batch",),
+    ),
+    Mutant(
+        "who lost the reply to a commit takes it for another's",
+        "acker/core/delta.py",
+        "return _is_marked(newest, mark, table)",
+        "return False",
+        (f"{REPLY}test_a_commit_whose_reply_is_lost_is_known_as_ones_own",),
     ),
     Mutant(
         "an append without Spark leaves its transaction number out",
