@@ -6,6 +6,7 @@ It is copied into a folder of each test, where the commands are given.
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from acker.core.schemas import LEDGER
 LINES = 2_000
 BATCH = 700  # messages of a batch
 GONE = 40  # every so many lines one is given up
-MOST_FAILURES = 5
+MOST_FAILURES = 50  # of commands in a row
+TRY_AGAIN_SECONDS = 5
 DOWN = 7  # and so many fail as long as a file is there
 
 _HELPER = """
@@ -132,6 +134,7 @@ class Project:
                 while (done := self.call(*command)).returncode:
                     failed += 1
                     assert failed < MOST_FAILURES, done.stdout + done.stderr
+                    time.sleep(TRY_AGAIN_SECONDS)
                 (self.folder / "outage").unlink(missing_ok=True)
         finally:
             self("server", "stop")

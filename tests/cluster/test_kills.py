@@ -6,31 +6,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSelector, PyFileSystem
 
-from acker.core.delta import Store
-from acker.core.schemas import EVENTS, LEDGER, stream
 from acker.runtime import server
 from acker.runtime.cluster import Cluster
 from acker.runtime.settings import Settings
+from tests.cluster.moments import MOMENTS, has_begun
 from tests.cluster.project import Project
 from tests.kit.object_store import BUCKET
 from tests.kit.waiting import wait_for
-
-MOMENTS = {  # the folder in which files appear, and how their names begin
-    "a write": (stream("cleaned"), "b"),
-    "a log": (EVENTS, "task-"),
-    "a fold": (LEDGER, "task-"),
-}
-
-
-def has_begun(store: Store, moment: str) -> bool:
-    """Whether files of the first that is of a kind lie there."""
-    table, prefix = MOMENTS[moment]
-    system = PyFileSystem(DeltaStorageHandler(store.path(table)))
-    found = system.get_file_info(FileSelector("", allow_not_found=True, recursive=True))
-    return any(file.path.startswith(prefix) for file in found)
 
 
 @pytest.fixture

@@ -180,8 +180,8 @@ RETRIED = scenario(
     ),
     steps(squares, "numbers", *CYCLE),
     steps(squares, "replay", *CYCLE, world=removed("outage"), at=20),
-    Task("by_hand", by_hand(["dead_letter"]), squares, removed("bug"), at=40),
-    steps(squares, *CYCLE, at=40),
+    Task("by_hand", by_hand(["dead_letter"]), squares, removed("bug"), at=700),
+    steps(squares, *CYCLE, at=700),
     published={"squares": [(1,), (4,), (9,)]},
 )
 

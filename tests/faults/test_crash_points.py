@@ -61,7 +61,7 @@ EXEMPT = {
     "acker/runtime/jars.py": "fetches jars into the virtual environment, before any run",
     "acker/runtime/stack.py": "starts Airflow, before any run",
     "acker/runtime/process_guard.py": "opens the log of what it starts",
-    "acker/runtime/deployment.py:_make": "names a home, once; whole by a link",
+    "acker/runtime/deployment.py": "names a home, once; whole by a link",
     "acker/runtime/executors.py": "packs Python packages for executors, before any run",
     "acker/runtime/cluster.py": "the folder of the cluster's logs",
     "acker/runtime/broker.py": "the broker's own files; see tests/acceptance/test_broker.py",
