@@ -4,7 +4,6 @@ Each is done in a process of its own, of which the seconds and the most memory a
 """
 
 import multiprocessing
-import re
 import statistics
 import time
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from acker.spouts import DeltaSpout
 from acker.targets.base import Publisher
 from acker.topology.topology import Topology
 from bench.fold import NOW, SPOUT, with_history
+from bench.processes import most_megabytes
 
 SETTLED = 10_000_000
 CHOSEN = 10_000
@@ -148,10 +148,7 @@ def _tell(
     start = time.perf_counter()
     work(*given)
     seconds = round(time.perf_counter() - start, 2)
-    # Not of getrusage: what that tells begins with the memory of the process that started this one.
-    peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert peak is not None
-    pipe.send((seconds, round(int(peak[1]) / 1024)))
+    pipe.send((seconds, most_megabytes()))
 
 
 def _topology(store: Store) -> Topology:

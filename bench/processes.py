@@ -68,6 +68,14 @@ def client_megabytes() -> float:
     return _below(os.getpid())[os.getpid()][0] / 1024
 
 
+def most_megabytes(pid: int | None = None) -> int:
+    """The most resident memory that a process has had, this one by default. On Linux."""
+    # Not of getrusage: what that tells begins with the memory of the process that started this one.
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid or 'self'}/status").read_text())
+    assert peak is not None
+    return round(int(peak[1]) / 1024)
+
+
 def _below(pid: int) -> dict[int, tuple[int, str]]:
     """A process and all below it -> resident kilobytes and command line."""
     columns = ["ps", "-A", "-ww", "-o", "pid=,ppid=,rss=,args="]

@@ -9,7 +9,6 @@ the memory. Writes `data/bench-tasks.json`.
 import contextlib
 import json
 import os
-import re
 import shutil
 import statistics
 from dataclasses import replace
@@ -27,6 +26,7 @@ from acker.runtime.settings import Settings, positive_number
 from acker.spark.tasks import acker_tasks
 from bench.command import exit_with
 from bench.large import cost_of, emit, log_acks, request_of
+from bench.processes import most_megabytes
 
 BATCH = 2_000_000
 WORKER_MEMORY = "2g"
@@ -105,7 +105,7 @@ def _measured_there(
     server.start(there, owned=True)
     try:
         cost = cost_of(_fold_there, there, store, batches, tasks, first=_warm_up)
-        return cost, max(map(_peak, _pythons(cluster)))
+        return cost, max(map(most_megabytes, _pythons(cluster)))
     finally:
         server.stop(there)
 
@@ -131,13 +131,6 @@ def _pythons(cluster: Cluster) -> list[int]:
             if group in groups and b"pyspark" in (folder / "cmdline").read_bytes().partition(b"\0")[2]:
                 found.append(int(folder.name))
     return found
-
-
-def _peak(pid: int) -> float:
-    """The most memory that a process had, in MB."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found
-    return round(int(found[1]) / 1024)
 
 
 def _check_same(one: Store, other: Store) -> None:
