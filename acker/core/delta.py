@@ -29,6 +29,7 @@ from deltalake import (
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from acker.core.errors import StoreError
+from acker.core.reach import out_of_reach
 from acker.core.schemas import SCHEMAS
 
 RECOVERY_HINT = 'See "Damage and the way out" in docs/how-to/damage.md.'
@@ -53,9 +54,8 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except Exception as error:
-        raise StoreError(
-            f"The Delta table {path} cannot be read: {said(error)} {RECOVERY_HINT}", table=path
-        ) from error
+        damaged = f"The Delta table {path} cannot be read: {said(error)} {RECOVERY_HINT}"
+        raise StoreError(out_of_reach(path, said(error)) or damaged, table=path) from error
 
 
 def path_of(table: DeltaTable) -> str:
@@ -97,9 +97,9 @@ def unwritten(path: str, error: Exception, otherwise: str) -> StoreError:
         error: what `deltalake` raised.
         otherwise: the sentences where it was not the system that refused to write.
     """
-    quoted = _OS_ERROR.search(str(error))
-    if quoted is None:
-        return StoreError(otherwise, table=path)
+    unreached, quoted = out_of_reach(path, said(error)), _OS_ERROR.search(str(error))
+    if unreached or quoted is None:
+        return StoreError(unreached or otherwise, table=path)
     number = int(quoted[1] or quoted[2])
     if number in _NO_ROOM:
         remedy = "Make room there"
@@ -135,11 +135,10 @@ def query_table(sql: str, **tables: DeltaTable) -> pa.Table:
             builder = builder.register(name, table)
         return arrow_table(builder.execute(sql))
     except Exception as error:
-        paths = ", ".join(table.table_uri for table in tables.values())
-        only = path_of(*tables.values()) if len(tables) == 1 else None
-        raise StoreError(
-            f"The data of {paths} cannot be read: {said(error)} {RECOVERY_HINT}", table=only
-        ) from error
+        paths = [path_of(table) for table in tables.values()]
+        damaged = f"The data of {', '.join(paths)} cannot be read: {said(error)} {RECOVERY_HINT}"
+        only = paths[0] if len(paths) == 1 else None
+        raise StoreError(out_of_reach(paths[0], said(error)) or damaged, table=only) from error
 
 
 def in_batches(batches: Sequence[int], column: str = "_batch") -> str:
