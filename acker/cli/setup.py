@@ -16,11 +16,15 @@ from acker.runtime.settings import Settings
 def setup(classes: bool) -> None:
     """Check Java and fetch the jars that the Spark server loads. Does nothing where they are there.
 
-    A server that starts without them fetches them then. PIPELINE_JARS names a folder of your own instead.
+    Those of S3 are among them where PIPELINE_STORE is there. A server that starts without them fetches them
+    then. PIPELINE_JARS names a folder of your own instead.
     """
     settings = Settings.from_env()
     click.echo(f"Java {check_java()}: {shutil.which(java_command())}")
-    click.echo(f"Jars of Delta and Kafka: {jars(settings.jars)[0].parent}")
+    found = jars(settings.jars, settings.is_on_s3)
+    click.echo(f"Jars of Delta and Kafka: {found[0].parent}")
+    if settings.is_on_s3:
+        click.echo(f"Jars of S3: {found[-1].parent}")
     if classes:
         from acker.runtime.classes import keep_classes
 
