@@ -29,6 +29,12 @@ def test_setup_says_which_java_and_which_jars_there_are() -> None:
     assert setup() == (0, f"{java}\nJars of Delta and Kafka: {default_folder()}\n", "")
 
 
+@pytest.mark.extended
+def test_setup_fetches_the_jars_of_s3_where_the_store_is_there() -> None:
+    code, said, _ = setup(PIPELINE_STORE="s3://any/store")
+    assert (code, "\nJars of S3: " in said) == (0, True)
+
+
 def test_setup_without_java_says_what_to_install(tmp_path: Path) -> None:
     sentence = "Error: Install Java 17 or 21 and put it on the PATH or name its folder in JAVA_HOME.\n"
     assert setup(PATH=str(tmp_path), JAVA_HOME="") == (2, "", sentence)
