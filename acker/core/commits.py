@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
 from acker.core.delta import REFUSED, commit_once, path_of, said, unwritten
-from acker.core.schemas import STREAM_PROPERTIES
+from acker.core.schemas import STREAM_PROPERTIES, properties_at
 
 ROWS = "rows"  # what the note of a commit calls the number of rows that it brought
 ROWS_OF_A_FILE = 500_000  # of which there are many; so files are written side by side
@@ -90,8 +90,9 @@ def commit_batch(path: str, files: Sequence[File], schema: Schema, component: st
 
     def commit(table: DeltaTable | None, once: CommitProperties) -> None:
         if table is None:
+            properties = properties_at(path, STREAM_PROPERTIES)
             create_table_with_add_actions(
-                path, schema, actions, configuration=STREAM_PROPERTIES, commit_properties=once
+                path, schema, actions, configuration=properties, commit_properties=once
             )
             return
         new = _new(schema, table.schema())

@@ -30,7 +30,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from acker.core.errors import StoreError
 from acker.core.reach import out_of_reach
-from acker.core.schemas import SCHEMAS
+from acker.core.schemas import SCHEMAS, properties_at
 
 RECOVERY_HINT = 'See "Damage and the way out" in docs/how-to/damage.md.'
 
@@ -360,7 +360,7 @@ class Store:
                     self.path(name),
                     schema.arrow(),
                     partition_by=list(schema.partition_by),
-                    configuration=schema.table_properties(),
+                    configuration=properties_at(self.path(name), schema.table_properties()),
                     commit_properties=CommitProperties(max_commit_retries=_RETRIES_OF_MAKING),
                 )
             except REFUSED as error:

@@ -1,8 +1,9 @@
 """Columns and table properties of the store's own tables. Their page is `docs/reference/tables.md`."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -22,6 +23,9 @@ LOG_PROPERTIES = {
     "delta.logRetentionDuration": "interval 1 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
+
+# Of tables on an object store. Who opens one asks for each commit since the checkpoint, one after the other.
+_FAR_PROPERTIES = {"delta.checkpointInterval": "10"}
 
 _ARROW_TYPES = {
     "string": pa.string(),
@@ -50,6 +54,12 @@ class TableSchema:
     def arrow(self) -> pa.Schema:
         """The columns for clients without Spark."""
         return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in _COLUMN.findall(self.columns)])
+
+
+def properties_at(path: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Table properties as they are where a table lies, on a disk or on an object store."""
+    is_far = urlsplit(path).scheme not in ("", "file")
+    return {**properties, **(_FAR_PROPERTIES if is_far else {})}
 
 
 SCHEMAS = {

@@ -22,6 +22,7 @@ class Snapshot:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._tables: dict[str, DeltaTable | None] = {}
+        self._numbers: dict[tuple[str, int, str], int] = {}
         for table in (LEDGER, EVENTS, BATCHES):
             self.open(table)
 
@@ -32,7 +33,7 @@ class Snapshot:
             StoreError: it cannot be read.
         """
         if table not in self._tables:
-            self._tables[table] = self.store.open(table)
+            self._tables.setdefault(table, self.store.open(table))  # another thread may have opened it
         return self._tables[table]
 
     def require(self, table: str) -> DeltaTable:
@@ -55,12 +56,22 @@ class Snapshot:
 
     def logged(self, component: str) -> int:
         """Number of the newest logged batch of a component, or of a stream's; 0 before the first."""
-        return last_number(self.open(EVENTS), component_of(component))
+        return self._last_number(EVENTS, component_of(component))
 
     def planned(self, component: str) -> int:
         """Number of the component's newest planned batch, 0 before the first."""
-        return last_number(self.open(BATCHES), component)
+        return self._last_number(BATCHES, component)
 
     def written(self, component: str) -> int:
         """Number of the newest batch whose rows are in the component's stream, 0 before the first."""
-        return last_number(self.open(stream(component)), component)
+        return self._last_number(stream(component), component)
+
+    def _last_number(self, table: str, app: str) -> int:
+        """The newest number of an app, for which `deltalake` reads a table's log each time."""
+        found = self.open(table)
+        if found is None:
+            return 0
+        key = (table, found.version(), app)  # the version moves on with what is appended through it
+        if key not in self._numbers:
+            self._numbers[key] = last_number(found, app)
+        return self._numbers[key]

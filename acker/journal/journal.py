@@ -6,6 +6,7 @@ logged batch n has logged all before it. The table is written without Spark, and
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -287,10 +288,14 @@ class Journal(Snapshot):
         Raises:
             StoreError: with the first of them.
         """
-        for component in {*self.components(), *(self.fold.logged if self.fold else ())}:
-            for before, batch in pairwise(self.all(component)):
-                if batch.number == before.number or not _follows(before, batch):
-                    raise self._damaged(f"batch {batch.number} of {component}")
+        components = {*self.components(), *(self.fold.logged if self.fold else ())}
+        with ThreadPoolExecutor() as pool:  # what waits for an object store waits together
+            list(pool.map(self._check_batches_of, sorted(components)))
+
+    def _check_batches_of(self, component: str) -> None:
+        for before, batch in pairwise(self.all(component)):
+            if batch.number == before.number or not _follows(before, batch):
+                raise self._damaged(f"batch {batch.number} of {component}")
 
     def rolled_back(self, component: str, newest: int, where: str, known: int) -> StoreError:
         """What to say of a journal that lacks batches of a component which another table knows."""
@@ -304,13 +309,7 @@ class Journal(Snapshot):
 
     def components(self) -> list[str]:
         """Every component that ever planned a batch."""
-        table = self.open(BATCHES)
-        if table is None:
-            return []
-        found = query("SELECT DISTINCT component FROM batches ORDER BY component", batches=table)
-        if any(row["component"] is None for row in found):
-            raise self._damaged("without a component")
-        return [row["component"] for row in found]
+        return sorted({component_of(name) for name in self.edges})
 
 
 def _follows(before: Batch, batch: Batch) -> bool:

@@ -1,7 +1,9 @@
 """What `audit`, `status` and `trace` say, read from Delta without Spark."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from acker.batches.holds import newest_hold
@@ -14,35 +16,36 @@ from acker.journal.journal import Journal
 from acker.operations.offsets import partition_offsets
 from acker.reports.sources import source_backlogs
 from acker.targets.base import published_fold
-from acker.topology.topology import Topology
+from acker.topology.topology import Publication, Topology
 
 
 def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, Any]:
     """Where each component, the acker, each publisher, each partition and the source of a spout stand."""
     journal = Journal(store, topology.roles)
-    publications = [
-        {
-            "component": publication.stream,
-            "to": publication.to,
-            "fold": published_fold(journal, publication.target, publication.stream),
-        }
-        for publication in topology.publications.values()
-    ]
-    sources = source_backlogs(topology, journal)
+    with ThreadPoolExecutor() as pool:  # what waits for an object store waits together
+        publications = pool.map(partial(_publication_status, journal), topology.publications.values())
+        backlogs = pool.submit(source_backlogs, topology, journal)
+        offsets = pool.submit(partition_offsets, topology, journal)
+        acker = pool.submit(acker_status, journal, now)
+        components = pool.map(partial(_component_status, journal), topology.order())
+    sources = backlogs.result()
     ends = {each.spout: each.ends for each in sources}
-    positions = [
-        {**asdict(each), "end": ends[each.spout].get(each.source_partition)}
-        for each in partition_offsets(topology, journal)
-    ]
     return {
         "topology": topology.name,
         "store": store.uri,
-        **acker_status(journal, now),
-        "components": [_component_status(journal, component) for component in topology.order()],
-        "published": publications,
-        "positions": positions,
+        **acker.result(),
+        "components": list(components),
+        "published": list(publications),
+        "positions": [
+            {**asdict(each), "end": ends[each.spout].get(each.source_partition)} for each in offsets.result()
+        ],
         "sources": [{k: v for k, v in asdict(each).items() if k != "ends"} for each in sources],
     }
+
+
+def _publication_status(journal: Journal, publication: Publication) -> dict[str, Any]:
+    fold = published_fold(journal, publication.target, publication.stream)
+    return {"component": publication.stream, "to": publication.to, "fold": fold}
 
 
 def acker_status(snapshot: Snapshot, now: datetime) -> dict[str, Any]:

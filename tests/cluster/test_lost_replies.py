@@ -76,6 +76,7 @@ def test_a_stream_is_made_and_added_to_once(store: Store, proxy: Proxy) -> None:
         assert proxy.take_lost() == [lost]
     found = store.require(table)
     assert query("SELECT * FROM t", t=found) == ROWS.to_pylist() * 2
+    assert found.metadata().configuration["delta.checkpointInterval"] == "10"
     assert found.version() == 1
 
 
