@@ -165,3 +165,13 @@ class Project:
             {row["word"]: row["count"] for row in counts},
             sorted(tuple(row.values()) for row in ledger),
         )
+
+
+def ends(rows: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Of what `Project.rows` gives, the counts, and how each message ended, on whichever attempt.
+
+    Of a run that was killed: how many messages met the outage hangs on when that was.
+    """
+    counts, ledger = rows
+    last = ("acked", "dead_letter")
+    return counts, [(offset, state) for offset, _, state, _, _ in ledger if state in last]
