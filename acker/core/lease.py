@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable
 
 from acker.core.delta import Store, commit_once, last_number, open_table
 from acker.core.errors import StoreError
-from acker.core.schemas import LOG_PROPERTIES
+from acker.core.schemas import LOG_PROPERTIES, properties_at
 
 LEASE = "lease"
 LASTS = timedelta(hours=1)  # longer than any one job of Spark should take
@@ -62,7 +62,9 @@ class Lease:
         def commit(table: DeltaTable | None, once: CommitProperties) -> None:
             if table is None:
                 columns = pa.schema([("deployment", pa.string())])
-                DeltaTable.create(path, columns, configuration=LOG_PROPERTIES, commit_properties=once)
+                DeltaTable.create(
+                    path, columns, configuration=properties_at(path, LOG_PROPERTIES), commit_properties=once
+                )
             else:
                 table.create_write_transaction([], "append", table.schema(), commit_properties=once)
 
