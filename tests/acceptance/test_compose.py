@@ -189,8 +189,8 @@ def mounts(service: dict[str, Any], volume: str) -> bool:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[str]:
-    with running_database(tmp_path / "postgres") as found:
+def database() -> Iterator[str]:
+    with running_database() as found:
         yield found.url
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Callable, Collection, Iterator
 from graphlib import TopologicalSorter
@@ -205,13 +206,18 @@ class Database:
 
 
 @contextlib.contextmanager
-def running_database(folder: Path) -> Iterator[Database]:
-    """A database that runs until the block is left."""
-    database = Database(folder)
-    try:
-        yield database
-    finally:
-        database.end()
+def running_database() -> Iterator[Database]:
+    """A database that runs until the block is left.
+
+    It is no folder of a test's: pytest takes the right to look into these from others, and as root Postgres is
+    another user.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        database = Database(Path(folder) / "postgres")
+        try:
+            yield database
+        finally:
+            database.end()
 
 
 def published(target: Path | str, column: str) -> list[Any]:
