@@ -209,8 +209,8 @@ class Database:
 def running_database() -> Iterator[Database]:
     """A database that runs until the block is left.
 
-    It is no folder of a test's: pytest takes the right to look into these from others, and as root Postgres is
-    another user.
+    Its folder is no test's: pytest takes the right to look into those from other users, of which Postgres is
+    one where this is root.
     """
     with tempfile.TemporaryDirectory() as folder:
         database = Database(Path(folder) / "postgres")
