@@ -34,7 +34,7 @@ def test_a_scheduler_that_is_killed_and_a_postgres_that_restarts_cost_nothing(
     values = {**SECRETS, **CLUSTER, **SMALL, **s3, "PIPELINE_STORE": f"{lake}/store"}
     values |= {"TOPOLOGIES": "words.flow:topology"}
     more = {"LAKE": lake, "PIPELINE_ACKER_TASKS": "4"}
-    more["AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT"] = "60"  # of tasks whose scheduler is gone
+    more["AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL"] = "30"  # of tasks whose scheduler is gone
     with running_database() as database:
         compose = Compose(tmp_path, values, database.url, "cluster", more=more)
         begun = partial(has_begun, project.store)
