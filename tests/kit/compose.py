@@ -197,8 +197,10 @@ class Database:
 
     def restart(self) -> None:
         """End all connections and itself, and be there again."""
+        before = self._server.get_pid()
         self._server.stop()
         self._server.start()
+        assert self._server.get_pid() != before
 
     def end(self) -> None:
         """Stop it for good."""
