@@ -11,8 +11,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from acker.batches.run import Run
-from acker.core.delta import Store
 from acker.core.events import State
+from acker.core.store import Store
 from acker.operations.cycle import run_spout
 from acker.operations.fold import fold
 from acker.operations.replay import replay_by_hand

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from acker.batches.progress import Step
 from acker.batches.run import Run
-from acker.core.delta import Store
+from acker.core.store import Store
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
 from acker.runtime.sessions import owned_session

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from acker.batches.run import Run
 from acker.components.spout import history
-from acker.core.delta import Store
+from acker.core.store import Store
 from acker.operations.cycle import run_spout
 from acker.operations.fold import fold
 from acker.runtime.broker import running_broker

@@ -17,13 +17,14 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from acker.core.checksums import batch_row, checksum_of_batch
-from acker.core.delta import Store, append_rows
+from acker.core.delta import append_rows
 from acker.core.events import State
 from acker.core.fold_job import FoldRequest, run_fold
 from acker.core.ledger import fold_counts, newest_fold
 from acker.core.parquet import columns_of
 from acker.core.schemas import EVENTS, LEDGER, SCHEMAS, stream
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 from acker.core.timeouts import Timeouts
 from acker.journal.batch import Batch
 from acker.journal.inputs import SourceRange

@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from acker.batches.run import Run
-from acker.core.delta import Store
+from acker.core.store import Store
 from acker.operations.compact import compact
 from acker.operations.cycle import run_cycle
 from acker.runtime.registry import load_topology

@@ -25,8 +25,9 @@ from pyspark.sql import SparkSession
 from acker.airflow import tasks
 from acker.batches.progress import Step
 from acker.batches.run import Run
-from acker.core.delta import Store, query
+from acker.core.delta import query
 from acker.core.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, REPLAYS, SCHEMAS, TRIMS, stream
+from acker.core.store import Store
 from acker.reports.audit import audit_report
 from acker.runtime import server
 from acker.runtime.registry import load_topology

@@ -14,10 +14,11 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
-from acker.core.delta import Store, files_of
+from acker.core.delta import files_of
 from acker.core.fold_job import run_fold
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import LEDGER
+from acker.core.store import Store
 from acker.core.tasks import ROWS_AT_ONCE
 from acker.runtime import server
 from acker.runtime.cluster import Cluster, running_cluster

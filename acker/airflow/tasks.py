@@ -17,10 +17,10 @@ from acker.batches.holds import check_not_held, newest_hold, reason_of
 from acker.batches.progress import Step, describe
 from acker.batches.run import Run, utc_now
 from acker.components.base import Component
-from acker.core.delta import Store
 from acker.core.errors import BatchHeld
 from acker.core.lease import Lease
 from acker.core.ledger import fold_counts, live_counts
+from acker.core.store import Store
 from acker.journal.journal import Journal
 from acker.kafka.connections import look_up_with
 from acker.operations import compact as maintain

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from acker.batches.progress import Step
-from acker.core.delta import Store
+from acker.core.store import Store
 from acker.core.tasks import CALLER, Tasks
 from acker.journal.journal import Journal
 from acker.topology.topology import Topology

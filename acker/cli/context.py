@@ -24,7 +24,7 @@ class Context:
     """What every command needs: the settings, the topology, its store, and how to print."""
 
     def __init__(self, topology: str, as_json: bool) -> None:
-        from acker.core.delta import Store
+        from acker.core.store import Store
         from acker.runtime.registry import load_topology
 
         self.settings = Settings.from_env()

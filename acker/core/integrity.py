@@ -6,13 +6,14 @@ import polars as pl
 from deltalake import DeltaTable
 
 from acker.core.checksums import checksum_of_events, checksum_of_ledger
-from acker.core.delta import RECOVERY_HINT, Store, files_of, last_number, path_of, query
+from acker.core.delta import RECOVERY_HINT, files_of, last_number, path_of, query
 from acker.core.errors import StoreError
 from acker.core.events import Kind
 from acker.core.ledger import Fold
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import EVENTS, LEDGER, stream
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 from acker.core.streams import rows_by_batch
 from acker.core.trims import newest_trim
 

@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
-from acker.core.delta import Store, commit_once, last_number, open_table
+from acker.core.delta import commit_once, last_number, open_table
 from acker.core.errors import StoreError
 from acker.core.schemas import LOG_PROPERTIES, properties_at
+from acker.core.store import Store
 
 LEASE = "lease"
 LASTS = timedelta(hours=1)  # longer than any one job of Spark should take

@@ -8,12 +8,13 @@ from typing import Any
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.delta import RECOVERY_HINT, Store, files_of, last_number, path_of, query
+from acker.core.delta import RECOVERY_HINT, files_of, last_number, path_of, query
 from acker.core.errors import StoreError
 from acker.core.events import State
 from acker.core.messages import MESSAGE
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import LEDGER
+from acker.core.store import Store
 from acker.core.timeouts import Turn
 
 APP = "fold"

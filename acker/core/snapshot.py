@@ -11,9 +11,10 @@ from functools import cached_property
 
 from deltalake import DeltaTable
 
-from acker.core.delta import Store, files_of, last_number
+from acker.core.delta import files_of, last_number
 from acker.core.ledger import Fold, newest_in
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, component_of, stream
+from acker.core.store import Store
 
 
 class Snapshot:

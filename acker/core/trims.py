@@ -10,8 +10,9 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from acker.core.delta import Store, append_rows, query
+from acker.core.delta import append_rows, query
 from acker.core.schemas import SCHEMAS, TRIMS
+from acker.core.store import Store
 
 _APP = "trim"
 

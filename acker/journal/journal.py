@@ -14,10 +14,11 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from acker.core.delta import RECOVERY_HINT, Store, append_all, query, query_table
+from acker.core.delta import RECOVERY_HINT, append_all, query, query_table
 from acker.core.errors import StoreError
 from acker.core.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 from acker.journal.batch import Batch, BatchKind, Role, input_of
 from acker.journal.inputs import Spans
 

@@ -10,11 +10,12 @@ import polars as pl
 import pyarrow as pa
 
 from acker.core.checksums import checksum_of_replay
-from acker.core.delta import RECOVERY_HINT, Store, append_new, files_of
+from acker.core.delta import RECOVERY_HINT, append_new, files_of
 from acker.core.errors import StoreError
 from acker.core.messages import POSITION
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import REPLAYS, SCHEMAS
+from acker.core.store import Store
 from acker.journal.batch import Batch
 from acker.journal.inputs import Replay
 

@@ -19,7 +19,7 @@ from acker.batches.batch import finish
 from acker.batches.plan import plan, plan_all
 from acker.batches.run import Run
 from acker.components.base import Component
-from acker.core.delta import Store, append_rows
+from acker.core.delta import append_rows
 from acker.core.events import State
 from acker.core.ledger import Fold, live_rows
 from acker.core.messages import POSITION
@@ -27,6 +27,7 @@ from acker.core.parquet import collect
 from acker.core.quoting import check_text
 from acker.core.schemas import REPLAY_REQUESTS, SCHEMAS
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 from acker.journal.batch import Batch
 from acker.journal.journal import Journal
 from acker.journal.replays import EMISSIONS, messages_of, record_replay

@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from acker.core.audit import Audit, Finding, audit, missing_from
-from acker.core.delta import Store
 from acker.core.integrity import check_tables
 from acker.core.ledger import read_fold
 from acker.core.schemas import LEDGER, component_of, stream
+from acker.core.store import Store
 from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
 from acker.reports.sources import left_out, source_backlogs

@@ -8,10 +8,11 @@ from typing import Any
 
 from acker.batches.holds import newest_hold
 from acker.components.base import Component
-from acker.core.delta import Store, query
+from acker.core.delta import query
 from acker.core.ledger import NOW, live_counts
 from acker.core.schemas import LEDGER
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 from acker.journal.journal import Journal
 from acker.operations.offsets import partition_offsets
 from acker.reports.sources import source_backlogs

@@ -7,13 +7,14 @@ from typing import Any
 
 import polars as pl
 
-from acker.core.delta import Store, files_of, query
+from acker.core.delta import files_of, query
 from acker.core.errors import UnknownMessage
 from acker.core.events import Kind, State
 from acker.core.ledger import NOW
 from acker.core.messages import MESSAGE, MessageId
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import EVENTS, LEDGER, component_of
+from acker.core.store import Store
 from acker.core.streams import Rows, held_back
 from acker.core.trims import newest_trim
 from acker.journal.downstream import downstream_batches

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
 from acker.core.commits import batch_folder, commit_batch, files_below
-from acker.core.delta import Store
 from acker.core.errors import BoltError
 from acker.core.quoting import sql_name
 from acker.core.schemas import is_tuple, stream
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 from acker.core.streams import Rows
 from acker.spark.columns import bound_literal
 from acker.spark.delta import read_files, schema_of

@@ -23,9 +23,9 @@ from acker.components.base import Component
 from acker.components.function_bolt import FunctionBolt
 from acker.components.rich_bolt import RichBoltComponent
 from acker.components.spout import SpoutComponent
-from acker.core.delta import Store
 from acker.core.errors import SettingsError
 from acker.core.retry import ExponentialBackoff, RetryPolicy, delay_after
+from acker.core.store import Store
 from acker.operations.cycle import drain, run_cycle
 from acker.spouts import FileSpout
 from acker.targets.aggregate import DeltaAggregate

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-from acker.core.delta import Store
+from acker.core.store import Store
 from acker.runtime.sessions import owned_session
 from acker.runtime.settings import Settings
 

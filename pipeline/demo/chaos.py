@@ -9,9 +9,9 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from acker.core.delta import Store
 from acker.core.errors import ServerError
 from acker.core.schemas import EVENTS, stream
+from acker.core.store import Store
 from acker.runtime import server
 from acker.runtime.settings import Settings
 from acker.runtime.stack import Stack

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from acker.batches.run import utc_now
-from acker.core.delta import Store
 from acker.core.ledger import newest_fold
 from acker.core.schemas import LEDGER
+from acker.core.store import Store
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.runtime.broker import Broker

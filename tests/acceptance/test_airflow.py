@@ -15,7 +15,8 @@ import pytest
 from deltalake import write_deltalake
 
 from acker.airflow import tasks
-from acker.core.delta import Store, open_table, query
+from acker.core.delta import open_table, query
+from acker.core.store import Store
 from acker.reports.audit import audit_report
 from acker.runtime.registry import load_topology
 from acker.runtime.sessions import connect

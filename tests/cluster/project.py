@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from acker.core.delta import Store, open_table, query
+from acker.core.delta import open_table, query
 from acker.core.schemas import LEDGER
+from acker.core.store import Store
 
 LINES = 2_000
 BATCH = 700  # messages of a batch

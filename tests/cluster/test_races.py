@@ -17,8 +17,9 @@ import pytest
 from deltalake import Schema
 
 from acker.core.commits import commit_batch, write_file
-from acker.core.delta import Store, append_rows, query
+from acker.core.delta import append_rows, query
 from acker.core.schemas import BATCHES, EVENTS, SCHEMAS, stream
+from acker.core.store import Store
 from acker.journal.batch import Batch
 from acker.journal.inputs import SourceRange
 from acker.journal.journal import Journal

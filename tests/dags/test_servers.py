@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.core.delta import Store, open_table, query
+from acker.core.delta import open_table, query
+from acker.core.store import Store
 from acker.reports.audit import audit_report
 from acker.runtime import server
 from acker.runtime.registry import load_topology

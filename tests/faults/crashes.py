@@ -19,9 +19,9 @@ from pyspark.sql.connect.client.core import SparkConnectClient
 from pyspark.sql.connect.proto import GetStatusResponse
 
 from acker.batches.run import Run
-from acker.core.delta import Store
 from acker.core.errors import ServerError
 from acker.core.lease import Lease
+from acker.core.store import Store
 from acker.core.tasks import CALLER, Tasks
 from acker.runtime import server
 from acker.runtime.channels import channel

@@ -9,9 +9,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from acker.core.delta import Store, open_table, query
+from acker.core.delta import open_table, query
 from acker.core.ledger import newest_fold
 from acker.core.schemas import component_of, stream
+from acker.core.store import Store
 from acker.reports.audit import audit_report
 from acker.targets.aggregate import DeltaAggregate
 from acker.targets.append import DeltaAppend

@@ -23,8 +23,9 @@ from pyspark.sql.types import StructType
 
 from acker.components.anchors import fail_when, merge_anchors
 from acker.components.collector import RichBolt
-from acker.core.delta import Store, open_table, query
+from acker.core.delta import open_table, query
 from acker.core.retry import ExponentialBackoff
+from acker.core.store import Store
 from acker.journal.journal import Journal
 from acker.journal.replays import messages_of
 from acker.spouts import History, Range

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from acker.batches.run import Run
-from acker.core.delta import Store, in_batches, last_number, query
+from acker.core.delta import in_batches, last_number, query
 from acker.core.events import Event, Kind, LedgerRow, State
 from acker.core.ledger import APP, newest_fold, read_fold, unfolded
 from acker.core.oracle import Ledger, fold
 from acker.core.schemas import is_tuple, stream
+from acker.core.store import Store
 from acker.operations.fold import waiting_batches
 from acker.runtime.sessions import connect
 from tests.faults.judge import faults, newest_rows

@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker.components.anchors import fail_when
-from acker.core.delta import Store, query
+from acker.core.delta import query
 from acker.core.retry import ExponentialBackoff
+from acker.core.store import Store
 from acker.operations.compact import compact, vacuum
 from acker.operations.cycle import run_cycle
 from acker.operations.trim import trim_events, trim_streams

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from acker.core.delta import Store, query
+from acker.core.delta import query
 from acker.core.events import State
+from acker.core.store import Store
 from tests.faults.judge import faults
 from tests.faults.random_runs import Action, SimulatedRun
 from tests.faults.shapes import Node, Shape, build

@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 from acker.batches.batch import finish
 from acker.batches.progress import Step
 from acker.batches.run import Run
-from acker.core.delta import Store
 from acker.core.errors import StoreError, TopologyError
 from acker.core.events import State
 from acker.core.lease import Lease
+from acker.core.store import Store
 from acker.core.tasks import Caller
 from acker.operations import compact as maintain
 from acker.operations import cycle

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from acker.batches.progress import Step
 from acker.batches.run import Run
-from acker.core.delta import Store, open_table, query
+from acker.core.delta import open_table, query
 from acker.core.ledger import NOW, newest_fold
+from acker.core.store import Store
 from acker.core.tasks import CALLER, Tasks
 from acker.reports.status import status_report
 from acker.topology.topology import Topology

@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "who makes a table that another has just made makes it again",
         "acker/core/delta.py",
-        "max_commit_retries=_RETRIES_OF_MAKING if table is None else None",
+        "max_commit_retries=RETRIES_OF_MAKING if table is None else None",
         "max_commit_retries=None",
         (f"{MADE}test_a_stream_is_made_once_with_its_first_batch",),
     ),

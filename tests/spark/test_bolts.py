@@ -15,8 +15,9 @@ from acker.components.base import Work
 from acker.components.basic_bolt import BasicBolt
 from acker.components.dataframe_bolt import DataFrameBolt
 from acker.components.workers import TupleRunner
-from acker.core.delta import Store, query
+from acker.core.delta import query
 from acker.core.errors import BoltError
+from acker.core.store import Store
 from acker.journal.batch import Batch
 from acker.journal.inputs import Spans
 from acker.journal.journal import Journal

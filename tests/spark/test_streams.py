@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 from pyspark.sql import functions as F
 
-from acker.core.delta import Store, files_of, query
+from acker.core.delta import files_of, query
 from acker.core.errors import BoltError
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 from acker.core.streams import rows_by_batch
 from acker.spark.streams import append, rows, stamped
 

@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from acker.core.delta import Store
 from acker.core.parquet import columns_of
 from acker.core.schemas import LEDGER, SCHEMAS, stream
+from acker.core.store import Store
 from acker.core.trims import Trim
 from acker.targets import audit
 from acker.targets.audit import audit_counts, audit_rows, audit_sent

@@ -7,8 +7,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from acker.batches.run import Run
-from acker.core.delta import Store
 from acker.core.schemas import stream
+from acker.core.store import Store
 from acker.journal.batch import Batch
 from acker.journal.inputs import SourceRange, Span, Spans
 from acker.journal.journal import Journal

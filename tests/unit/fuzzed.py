@@ -10,9 +10,10 @@ import polars as pl
 
 from acker.batches.run import Run
 from acker.core.checksums import batch_row, checksum_of_batch
-from acker.core.delta import Store, append_rows
+from acker.core.delta import append_rows
 from acker.core.parquet import columns_of
 from acker.core.schemas import EVENTS
+from acker.core.store import Store
 from acker.journal.batch import Batch
 from acker.journal.inputs import SourceRange, Span, Spans
 from acker.journal.journal import Journal

@@ -11,8 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from acker.airflow import tasks
 from acker.cli import rendering as render
-from acker.core.delta import Store
 from acker.core.errors import SourceError
+from acker.core.store import Store
 from acker.journal.journal import Journal
 from acker.operations.fold import fold
 from acker.reports.audit import audit_report

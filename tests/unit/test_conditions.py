@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.core.delta import Store
 from acker.core.errors import SettingsError
 from acker.core.schemas import stream
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 from acker.operations.conditions import check_condition, messages_where
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

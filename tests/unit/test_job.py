@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from acker.core import fold_files, live
 from acker.core.checksums import batch_row, checksum_of_batch
-from acker.core.delta import Store, append_rows, files_of, query
+from acker.core.delta import append_rows, files_of, query
 from acker.core.errors import StoreError
 from acker.core.events import Event, LedgerRow, State
 from acker.core.fold_job import FoldRequest, run_fold
@@ -25,6 +25,7 @@ from acker.core.parquet import collect, columns_of
 from acker.core.retry import delay_after
 from acker.core.schemas import EVENTS, LEDGER
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 from acker.core.tasks import Caller, Tasks
 from tests.kit.histories import (
     RETRY,

@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from acker.core.delta import Store, append_rows
+from acker.core.delta import append_rows
 from acker.core.errors import StoreError
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
+from acker.core.store import Store
 from acker.journal.batch import Batch
 from acker.journal.inputs import Replay, SourceRange, Span, Spans
 from acker.journal.journal import Journal

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from acker.core.delta import Store, open_table
+from acker.core.delta import open_table
 from acker.core.errors import StoreError
 from acker.core.lease import LASTS, LEASE, RENEWED_AFTER, Lease
+from acker.core.store import Store
 from acker.runtime.deployment import name_of
 from acker.runtime.settings import Settings
 
@@ -27,7 +28,7 @@ TAKE = """
 import sys
 from datetime import timedelta
 from acker.batches.run import utc_now
-from acker.core.delta import Store
+from acker.core.store import Store
 from acker.core.errors import StoreError
 from acker.core.lease import LASTS, Lease
 

@@ -11,12 +11,13 @@ from deltalake import DeltaTable
 from acker.core import log
 from acker.core.checksums import batch_row, checksum_of_batch
 from acker.core.commits import commit_rows
-from acker.core.delta import Store, arrow_table, query
+from acker.core.delta import arrow_table, query
 from acker.core.errors import StoreError
 from acker.core.log import LogRequest, run_log
 from acker.core.parquet import columns_of
 from acker.core.schemas import EVENTS, stream
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SPOUTS = LogRequest("numbers", 1, ["words"], None, NOW)

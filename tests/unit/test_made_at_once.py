@@ -8,8 +8,9 @@ import pyarrow as pa
 from deltalake import Schema
 
 from acker.core.commits import commit_batch, write_file
-from acker.core.delta import Store, query
+from acker.core.delta import query
 from acker.core.schemas import SCHEMAS, stream
+from acker.core.store import Store
 
 AT_ONCE = 2
 ROUNDS = 20

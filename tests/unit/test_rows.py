@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from acker.core.commits import batch_folder, commit_batch, files_below
-from acker.core.delta import Store
 from acker.core.schemas import STREAM_PROPERTIES
 from acker.core.snapshot import Snapshot
+from acker.core.store import Store
 from acker.core.streams import Rows
 
 ROWS = pa.schema(

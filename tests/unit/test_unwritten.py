@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from acker.core.delta import Store, append_rows
+from acker.core.delta import append_rows
 from acker.core.errors import ServerError, StoreError
 from acker.core.schemas import SCHEMAS
+from acker.core.store import Store
 from acker.runtime import server
 from acker.runtime.settings import Settings
 
