@@ -16,12 +16,15 @@ from acker.journal.inputs import Span, Spans
 from acker.journal.journal import Journal
 
 
-def fail_orphaned(run: Run) -> None:
+def fail_orphaned(run: Run, journal: Journal) -> Journal:
     """Finish what components that are gone have left, and fail what waits on edges that are gone.
 
     A bolt that is still there and has a batch to finish first is left to the next call.
+
+    Returns:
+        The store as it stands then.
     """
-    newest = run.snapshot().edges
+    newest = journal.edges
     gone = {
         (upstream, bolt): number
         for upstream, bolts in newest.items()
@@ -30,14 +33,18 @@ def fail_orphaned(run: Run) -> None:
     }
     bolts = {bolt for found in newest.values() for bolt in found}
     emitters = {component_of(name) for name in newest}
+    spouts = sorted(emitters - set(run.topology.components) - bolts)
+    if not gone and not spouts:
+        return journal
     # What spouts that are gone have only planned waits for their return.
-    for spout in sorted(emitters - set(run.topology.components) - bolts):
+    for spout in spouts:
         _log_left(run, spout)
     # First what was left, since that may emit on the edges that are gone.
     free = [bolt for bolt in dict.fromkeys(bolt for _, bolt in gone) if _log_left(run, bolt)]
     for (upstream, bolt), number in gone.items():
         if bolt in free:
             _fail_edge(run, upstream, bolt, number)
+    return run.snapshot()
 
 
 def _log_left(run: Run, component: str) -> bool:

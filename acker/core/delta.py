@@ -43,10 +43,32 @@ RETRIES_OF_MAKING = 0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class _Opened(DeltaTable):
+    """A Delta table, with the numbers that are known of apps in one of its versions."""
+
+    known: tuple[int, Mapping[str, int]] = (-1, {})
+
+    def number_of(self, app: str) -> int:
+        """See `last_number`."""
+        version, numbers = self.known
+        if version != self.version():
+            numbers = {}
+        if app not in numbers:
+            numbers = {**numbers, app: self.transaction_version(app) or 0}  # which reads the log
+            self.known = self.version(), numbers
+        return numbers[app]
+
+    def has_committed(self, numbers: Mapping[str, int]) -> None:
+        """Know the numbers of a commit, where the handle has moved on by nothing but that."""
+        version, before = self.known
+        if self.version() == version + 1:
+            self.known = version + 1, {**before, **numbers}
+
+
 def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     """The Delta table at a path or URI, or None where there is none yet."""
     try:
-        return DeltaTable(path, version=version)
+        return _Opened(path, version=version)
     except TableNotFoundError:
         return None
     except Exception as error:
@@ -270,6 +292,8 @@ def commit_once(
                 error,
                 f"The commit {which} did not go into {path}: {said(error)} Run the command again.",
             ) from error
+        if isinstance(table, _Opened):
+            table.has_committed(numbers)
         return True
     raise AssertionError("the last try returns or raises")
 
@@ -293,5 +317,4 @@ def last_number(table: DeltaTable | None, app: str) -> int:
     """The newest number that was committed for `app`; 0 if there is none."""
     if table is None:
         return 0
-    version = table.transaction_version(app)
-    return 0 if version is None else version
+    return table.number_of(app) if isinstance(table, _Opened) else table.transaction_version(app) or 0

@@ -58,8 +58,12 @@ class TableSchema:
 
 def properties_at(path: str, properties: Mapping[str, str]) -> dict[str, str]:
     """Table properties as they are where a table lies, on a disk or on an object store."""
-    is_far = urlsplit(path).scheme not in ("", "file")
-    return {**properties, **(_FAR_PROPERTIES if is_far else {})}
+    return {**properties, **(_FAR_PROPERTIES if is_far(path) else {})}
+
+
+def is_far(path: str) -> bool:
+    """Whether a table lies on an object store, where each request takes its time."""
+    return urlsplit(path).scheme not in ("", "file")
 
 
 SCHEMAS = {

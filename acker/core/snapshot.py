@@ -23,7 +23,6 @@ class Snapshot:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._tables: dict[str, DeltaTable | None] = {}
-        self._numbers: dict[tuple[str, int, str], int] = {}
         for table in (LEDGER, EVENTS, BATCHES):
             self.open(table)
 
@@ -57,22 +56,12 @@ class Snapshot:
 
     def logged(self, component: str) -> int:
         """Number of the newest logged batch of a component, or of a stream's; 0 before the first."""
-        return self._last_number(EVENTS, component_of(component))
+        return last_number(self.open(EVENTS), component_of(component))
 
     def planned(self, component: str) -> int:
         """Number of the component's newest planned batch, 0 before the first."""
-        return self._last_number(BATCHES, component)
+        return last_number(self.open(BATCHES), component)
 
     def written(self, component: str) -> int:
         """Number of the newest batch whose rows are in the component's stream, 0 before the first."""
-        return self._last_number(stream(component), component)
-
-    def _last_number(self, table: str, app: str) -> int:
-        """The newest number of an app, for which `deltalake` reads a table's log each time."""
-        found = self.open(table)
-        if found is None:
-            return 0
-        key = (table, found.version(), app)  # the version moves on with what is appended through it
-        if key not in self._numbers:
-            self._numbers[key] = last_number(found, app)
-        return self._numbers[key]
+        return last_number(self.open(stream(component)), component)

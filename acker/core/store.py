@@ -1,8 +1,11 @@
 """The store of a topology: its own Delta tables and its streams, opened and made without Spark."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -25,12 +28,61 @@ def _own_schema(table: str) -> Schema:
     return Schema.from_arrow(SCHEMAS[table].arrow())
 
 
+class _Handles:
+    """Handles of tables, each in one pair of hands at a time, and used again after that.
+
+    A handle that moves on to the newest version reads what is new of the table's log. One that is opened
+    reads all since the checkpoint, which are two requests for each commit where that is on an object store.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._opened: defaultdict[str, list[DeltaTable]] = defaultdict(list)
+
+    def __reduce__(self) -> tuple[type["_Handles"], tuple[()]]:
+        return _Handles, ()  # another process has its own
+
+    def open(self, path: str) -> DeltaTable | None:
+        """See `open_table`."""
+        found = _moved_on(self._take_unused(path)) or open_table(path)
+        if found is not None:
+            with self._lock:
+                self._opened[path].append(found)
+        return found
+
+    def _take_unused(self, path: str) -> DeltaTable | None:
+        with self._lock:
+            opened = self._opened[path]
+            places = (place for place in range(len(opened)) if _references(opened, place) == _ONE_REFERENCE)
+            place = next(places, None)
+            return None if place is None else opened.pop(place)
+
+
+def _moved_on(table: DeltaTable | None) -> DeltaTable | None:
+    """A table at its newest version; None where it can only be opened anew, or that tells what is wrong."""
+    try:
+        if table is not None:
+            table.update_incremental()
+    except Exception:
+        return None
+    return table
+
+
+def _references(objects: Sequence[object], place: int) -> int:
+    """How many references there are to an object of a list, as Python counts them here."""
+    return sys.getrefcount(objects[place])
+
+
+_ONE_REFERENCE = _references([object()], 0)  # that of the list
+
+
 @dataclass(frozen=True)
 class Store:
     """The Delta tables of one topology: one folder each, below `<uri>/<topology>`."""
 
     uri: str
     topology: str
+    _handles: _Handles = field(default_factory=_Handles, init=False, repr=False, compare=False)
 
     def path(self, table: str) -> str:
         """Path or URI of a table, by its name, or of a stream as `streams/<component>`."""
@@ -42,12 +94,13 @@ class Store:
         Raises:
             StoreError: it cannot be read, or is one of the store's own and has other columns.
         """
-        found = open_table(self.path(table), version)
+        path = self.path(table)
+        found = self._handles.open(path) if version is None else open_table(path, version)
         if found is not None and table in SCHEMAS and found.schema() != _own_schema(table):
             raise StoreError(
                 f"The columns of {found.table_uri} are not those that it was made with. "
                 f"It was altered by hand; restore it to a version before that. {RECOVERY_HINT}",
-                table=self.path(table),
+                table=path,
             )
         return found
 

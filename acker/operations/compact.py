@@ -4,12 +4,35 @@ Of the ledger, rows that were live in folds before the newest go: each fold writ
 of a stream stay as they are, since the ids of the tuples that wait in them rest on them.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from deltalake import DeltaTable
 
 from acker.batches.run import Run
-from acker.core.schemas import LEDGER, SCHEMAS, stream
+from acker.core.delta import arrow_table, path_of
+from acker.core.errors import StoreError
+from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS, is_far, stream
+from acker.journal.journal import Journal
+
+_SMALL_BYTES = 8 << 20
+_SMALL_FILES = 100  # which a table may have
+_SMALL_FILES_FAR = 30  # on an object store, where each is some requests of whoever reads the table
+
+
+def compact_if_many(run: Run, journal: Journal) -> None:
+    """Compact where steps have added many small files since that was last done."""
+    if any(_has_many(journal.require(name)) for name in (BATCHES, EVENTS, LEDGER)):
+        with suppress(StoreError):  # another commit was in the way, and the next fold finds the files again
+            compact(run)
+
+
+def _has_many(table: DeltaTable) -> bool:
+    most = _SMALL_FILES_FAR if is_far(path_of(table)) else _SMALL_FILES
+    if len(table.file_uris()) <= most:
+        return False
+    sizes = arrow_table(table.get_add_actions())["size_bytes"].to_pylist()
+    return len([size for size in sizes if size < _SMALL_BYTES]) > most
 
 
 def compact(run: Run) -> dict[str, int]:

@@ -9,6 +9,7 @@ from acker.core.retry import delay_after
 from acker.core.schemas import EVENTS, component_of
 from acker.journal.journal import Journal
 from acker.operations.commit import commit_offsets
+from acker.operations.compact import compact_if_many
 from acker.operations.notify import call_hooks
 from acker.targets.base import published_fold
 from acker.topology.topology import Topology
@@ -22,9 +23,9 @@ def fold(run: Run) -> Fold:
     wait. A tuple that moves on meanwhile was consumed and emitted in one later commit; in the snapshot it
     waits.
     """
-    _check_published(run)
-    fail_orphaned(run)
     journal = run.snapshot()
+    _check_published(run.topology, journal)
+    journal = fail_orphaned(run, journal)
     now = run.clock()
     if journal.open(EVENTS) is None:
         path = run.store.path(EVENTS)
@@ -51,14 +52,15 @@ def fold(run: Run) -> Fold:
     run.emit_progress("folded", "acker", result.number, **fold_counts(result))
     if is_ours:
         call_hooks(run.topology.hooks, run.topology.name, previous, result)
-        commit_offsets(run.topology, run.snapshot())
+        after = run.snapshot()
+        commit_offsets(run.topology, after)
+        compact_if_many(run, after)
     return result
 
 
-def _check_published(run: Run) -> None:
+def _check_published(topology: Topology, journal: Journal) -> None:
     """Stop where the ledger was put back behind what was published of it."""
-    journal = run.snapshot()
-    for publication in run.topology.publications.values():
+    for publication in topology.publications.values():
         published_fold(journal, publication.target, publication.stream)
 
 

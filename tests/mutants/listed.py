@@ -7,6 +7,7 @@ moves with it.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+HANDLES = "tests/unit/test_handles.py::"
 JOB = "tests/unit/test_job.py::"
 JOURNAL = "tests/unit/test_journal.py::"
 LEASE = "tests/unit/test_lease.py::"
@@ -98,6 +99,20 @@ MUTANTS = (
         "return _is_marked(newest, mark, table)",
         "return False",
         (f"{REPLY}test_a_commit_whose_reply_is_lost_is_known_as_ones_own",),
+    ),
+    Mutant(
+        "a handle moves on that somebody reads",
+        "acker/core/store.py",
+        " if _references(opened, place) == _ONE_REFERENCE)",
+        ")",
+        (f"{HANDLES}test_a_snapshot_stays_as_it_is_although_others_are_taken_and_go",),
+    ),
+    Mutant(
+        "what is known of a version is taken for that of a later one",
+        "acker/core/delta.py",
+        "        if version != self.version():\n            numbers = {}\n",
+        "",
+        (f"{HANDLES}test_the_numbers_of_own_commits_and_of_others_are_told",),
     ),
     Mutant(
         "an append without Spark leaves its transaction number out",
@@ -457,6 +472,13 @@ MUTANTS = (
         (f"{MAINTAIN}test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile",),
     ),
     Mutant(
+        "small files become ever more until the night",
+        "acker/operations/fold.py",
+        "        compact_if_many(run, after)\n",
+        "",
+        (f"{STORE_MAINTAIN}test_small_files_are_compacted_once_there_are_many",),
+    ),
+    Mutant(
         "a compaction drops history",
         "acker/operations/compact.py",
         'f"live_in < {newest.number}"',
@@ -575,7 +597,7 @@ MUTANTS = (
     Mutant(
         "what waits for a bolt that is gone waits for ever",
         "acker/operations/fold.py",
-        "    fail_orphaned(run)\n",
+        "    journal = fail_orphaned(run, journal)\n",
         "",
         (f"{CHANGES}test_what_waited_for_a_bolt_that_was_removed_fails_and_completes_without_it",),
     ),

@@ -5,7 +5,8 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from acker.core.delta import query
+from acker.core.delta import files_of, query
+from acker.core.schemas import LEDGER
 from acker.operations.compact import compact
 from acker.operations.cycle import run_cycle, run_spout
 from acker.operations.fold import fold
@@ -14,6 +15,7 @@ from acker.reports.audit import audit_report
 from tests.kit.polars_topology import PolarsTopology, TableSource, acked
 
 DAY = timedelta(days=1)
+MOST_FILES = 100
 
 
 def doubling(place, **settings):
@@ -65,4 +67,16 @@ def test_compaction_in_the_middle_of_a_batch_changes_no_result(place, run, state
     run_cycle(run)
     assert states(run) == [(number, 1, "acked") for number in range(1, 7)]
     assert acked(run, "doubled") == [(2,), (4,), (6,), (8,), (10,), (12,)]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_small_files_are_compacted_once_there_are_many(run, states):
+    found = []  # files after each fold, which adds one
+    while found == sorted(found) and len(found) < 2 * MOST_FILES:
+        fold(run)
+        found.append(len(files_of(run.store.require(LEDGER))))
+    assert (found[-2], len(found)) == (MOST_FILES, MOST_FILES + 1)
+    assert found[-1] < 5
+    run_cycle(run)
+    assert states(run) == [(1, 1, "acked"), (2, 1, "acked"), (3, 1, "acked")]
     assert audit_report(run.topology, run.store).passed
