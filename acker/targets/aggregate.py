@@ -78,6 +78,7 @@ class DeltaAggregate(DeltaTarget):
 
     def apply(self, spark: SparkSession, changes: Changes) -> None:
         """See `Target`. What goes to a topic goes there first: the table's position is that of both."""
+        self.check_remembers(changes.publisher)
         summed = self._summed(changes)
         if self.topic is not None:
             columns = [*self.by, *self.aggregates]

@@ -59,6 +59,7 @@ class DeltaAppend(DeltaTarget):
 
     def apply(self, spark: SparkSession, changes: Changes) -> None:
         """See `Target`. A small fold goes without Spark into a table that asks for nothing else."""
+        self.check_remembers(changes.publisher)
         table = open_table(self.path)
         if changes.replaced_roots is not None and table is not None:
             self._replace(spark, changes, changes.replaced_roots)

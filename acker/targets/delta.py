@@ -1,5 +1,7 @@
 """What Delta targets share: their position is the table's own transaction number."""
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Self
@@ -14,6 +16,7 @@ from acker.core.quoting import sql_name
 from acker.targets.base import Changes, Publisher, Target
 
 _SETTINGS = "spark.databricks.delta"
+_EXPIRY = "delta.setTransactionRetentionDuration"
 
 
 @dataclass(frozen=True)
@@ -44,16 +47,35 @@ class DeltaTarget(Target):
         return open_table(self.path) if self._pin is None else self._pin.table
 
     def position(self, app: str) -> int:
-        """See `Target`."""
-        return last_number(self.table(), app)
+        """See `Target`. Where Delta has forgotten the transaction number, the commits' notes tell it."""
+        table = self.table()
+        number = last_number(table, app)
+        if table is None or number:
+            return number
+        return max((fold for published, fold, _ in _notes(table) if published == app), default=0)
+
+    def check_remembers(self, publisher: Publisher) -> None:
+        """Stop before the first fold of a publisher is taken in, as it seems, by a table that forgets.
+
+        Raises:
+            StoreError: with what to do.
+        """
+        table = self.table()
+        if table and _EXPIRY in table.metadata().configuration and not self.position(publisher.app):
+            raise StoreError(
+                f"{self.path} has the property {_EXPIRY}, by which Delta forgets what was published "
+                "there, and it would be published again. Unset it: ALTER TABLE … UNSET TBLPROPERTIES "
+                f"('{_EXPIRY}').",
+                component=publisher.stream,
+                table=self.path,
+            )
 
     def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
         """See `Target`."""
-        table = self.table()
-        note = publisher.note(fold)
-        commits = table.history() if table else []
-        times = [commit["timestamp"] for commit in commits if commit.get("userMetadata") == note]
-        return datetime.fromtimestamp(times[0] / 1000, tz=UTC) if times else None
+        table, wanted = self.table(), (publisher.app, fold)
+        notes = _notes(table) if table else ()
+        times = [at for published, number, at in notes if (published, number) == wanted]
+        return times[0] if times else None
 
     def merge(self, spark: SparkSession, source: DataFrame, changes: Changes, sql: str) -> None:
         """Run a MERGE as one idempotent commit.
@@ -88,3 +110,14 @@ class DeltaTarget(Target):
             raise StoreError(
                 f"Fold {fold} is not in {self.path} although it was merged; publish again.", table=self.path
             )
+
+
+def _notes(table: DeltaTable) -> Iterator[tuple[str, int, datetime]]:
+    """Of the commits of publishers, newest first: whose, which fold, and when."""
+    for commit in table.history():
+        try:
+            note = json.loads(commit.get("userMetadata", ""))
+            found = str(note["published"]), int(note["fold"])
+        except (ValueError, TypeError, LookupError):  # a note of somebody else
+            continue
+        yield *found, datetime.fromtimestamp(commit["timestamp"] / 1000, tz=UTC)

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker.core.delta import open_table
-from acker.core.errors import BoltError, TopologyError
+from acker.core.errors import BoltError, StoreError, TopologyError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
@@ -20,6 +20,7 @@ from acker.targets.aggregates import Count, Max, Min, Sum
 from acker.targets.base import Publisher
 from acker.topology.topology import Topology
 
+EXPIRY = "delta.setTransactionRetentionDuration"
 ACKED = Selection(states=(State.ACKED,), positions=(("0", 1), ("0", 2)))
 
 
@@ -135,6 +136,29 @@ def test_an_aggregate_of_what_is_not_there_stops_before_anything_is_acked(place,
 
 
 @pytest.mark.extended
+def test_a_fold_is_published_once_although_its_transaction_number_has_expired(place):
+    run = place.run(sales(place, extremes=False))
+    totals = []
+    for number in (1, 2):
+        place.add("lines", id=[number], city=["Ulm"], amount=[number])
+        run_cycle(run)
+        open_table(place.path("by_city")).alter.set_table_properties({EXPIRY: "interval 0 seconds"})
+        assert publish(run) == 0
+        totals += place.rows("by_city")
+    assert totals == [("Ulm", 1, 1), ("Ulm", 2, 3)]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_a_table_that_forgets_what_was_published_is_refused_before_anything_is(place):
+    place.add("lines", id=[1], city=["Ulm"], amount=[1])
+    place.add("by_city", city=["Bonn"], sales=[1], sum=[1], _tuples=[1])
+    open_table(place.path("by_city")).alter.set_table_properties({EXPIRY: "interval 1 days"})
+    run = place.run(sales(place, extremes=False))
+    with pytest.raises(StoreError, match=f"by_city has the property {EXPIRY}.* Unset it"):
+        run_cycle(run)
+    assert place.rows("by_city") == [("Bonn", 1, 1)]
+
+
 def test_extremes_are_kept_over_folds(place):
     place.add("lines", id=[1, 2], city=["Ulm", "Ulm"], amount=[3, 5])
     run = place.run(sales(place, extremes=True))
