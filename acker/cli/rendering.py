@@ -132,6 +132,11 @@ def status(result: dict[str, Any]) -> None:
         else "no fold yet"
     )
     line(f"acker: {folded}; attempts: {states}; due for replay: {result['due']:,}")
+    most = result["max_pending"]
+    for spout, number in result["in_flight"].items():
+        if most is not None and number:
+            full = "; it reads on as messages settle" if number >= most else ""
+            line(f"{spout}: {number:,} messages in flight of {most:,} at most{full}", "red" if full else "")
     for row in result["published"]:
         line(f"{row['component']} is published to {row['to']} up to fold {row['fold']}")
     by_spout: dict[str, list[dict[str, Any]]] = {}

@@ -142,13 +142,18 @@ def _plan_next(run: Run, journal: Journal, spout: SpoutComponent, limit: int | N
 
 
 def room_for_new(topology: Topology, journal: Journal, spout: str) -> int:
-    """How many new messages of a spout `max_pending` leaves room for.
-
-    In flight are its pending roots of the newest fold, and those whose init no fold has seen. Messages that
-    wait for a retry do not count, nor those of other spouts, for which a bolt may hold these back.
-    """
+    """How many new messages of a spout `max_pending` leaves room for."""
     if topology.max_pending is None:
         return topology.batch_rows
+    return topology.max_pending - in_flight(journal, spout)
+
+
+def in_flight(journal: Journal, spout: str) -> int:
+    """How many messages of a spout are in flight, as `max_pending` counts them.
+
+    These are its pending roots of the newest fold, and those whose init no fold has seen. Messages that wait
+    for a retry do not count, nor those of other spouts, for which a bolt may hold these back.
+    """
     newest = journal.fold
     new = f"kind = 'init' AND ({unfolded(newest, {spout: journal.logged(spout)})})"
     (row,) = query(
@@ -158,7 +163,7 @@ def room_for_new(topology: Topology, journal: Journal, spout: str) -> int:
         events=journal.require(EVENTS),
         ledger=journal.require(LEDGER),
     )
-    return topology.max_pending - int(row["pending"])
+    return int(row["pending"])
 
 
 def emitted(journal: Journal, batch: Batch) -> int:

@@ -14,6 +14,7 @@ from acker.core.schemas import LEDGER
 from acker.core.snapshot import Snapshot
 from acker.core.store import Store
 from acker.journal.journal import Journal
+from acker.operations.cycle import in_flight
 from acker.operations.offsets import partition_offsets
 from acker.reports.sources import source_backlogs
 from acker.targets.base import published_fold
@@ -29,6 +30,7 @@ def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, 
         offsets = pool.submit(partition_offsets, topology, journal)
         acker = pool.submit(acker_status, journal, now)
         components = pool.map(partial(_component_status, journal), topology.order())
+        pending = pool.map(partial(in_flight, journal), (spout.name for spout in topology.spouts))
     sources = backlogs.result()
     ends = {each.spout: each.ends for each in sources}
     return {
@@ -36,6 +38,8 @@ def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, 
         "store": store.uri,
         **acker.result(),
         "components": list(components),
+        "in_flight": {spout.name: n for spout, n in zip(topology.spouts, pending, strict=True)},
+        "max_pending": topology.max_pending,
         "published": list(publications),
         "positions": [
             {**asdict(each), "end": ends[each.spout].get(each.source_partition)} for each in offsets.result()

@@ -25,6 +25,8 @@ _REMOTE = re.compile(r"sc://[^/:;@\s]+(?::([0-9]{1,5}))?(?:/(?:;[^;=\s]+=[^;=\s]
 _LARGEST_PORT = 65535
 _AUTO = "auto"
 _LOCAL = "local[*]"
+_KEPT = "PIPELINE_FILE_RETENTION_HOURS"
+_LEAST_FILE_RETENTION_HOURS = 24  # what the store's tables promise their readers as well
 _MASTER = re.compile(r"spark://[^/:;@\s]+:[0-9]{1,5}(,[^/:;@\s]+:[0-9]{1,5})*")  # of several one leads
 
 
@@ -61,7 +63,7 @@ class Settings:
             message in flight and no published table needs. Default: 168, a week.
         event_retention_hours: `PIPELINE_EVENT_RETENTION_HOURS`, the same of folded events. Default: 168.
         file_retention_hours: `PIPELINE_FILE_RETENTION_HOURS`, how long Delta keeps files that the newest
-            version of a table no longer has. Default: 168.
+            version of a table no longer has. Default: 168; at least 24.
         approval_limit: `PIPELINE_APPROVAL_LIMIT`; a manual replay of more messages waits for a person.
             Default: 1000.
         dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, in one fold, before the check after it fails.
@@ -153,7 +155,7 @@ class Settings:
             maintain_schedule=value("PIPELINE_MAINTAIN_SCHEDULE", "0 3 * * *"),
             stream_retention_hours=number("PIPELINE_STREAM_RETENTION_HOURS", 168),
             event_retention_hours=number("PIPELINE_EVENT_RETENTION_HOURS", 168),
-            file_retention_hours=number("PIPELINE_FILE_RETENTION_HOURS", 168),
+            file_retention_hours=_file_retention(_KEPT, number(_KEPT, 168)),
             approval_limit=number("PIPELINE_APPROVAL_LIMIT", 1000),
             dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
             backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
@@ -314,3 +316,13 @@ def _number(name: str, text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text):
         raise SettingsError(f"{name} is {text!r}; set it to a whole number, 0 or more.")
     return int(text)
+
+
+def _file_retention(name: str, hours: int) -> int:
+    """Hours that are longer than any step takes from writing its files to committing them."""
+    if hours < _LEAST_FILE_RETENTION_HOURS:
+        raise SettingsError(
+            f"{name} is {str(hours)!r}; set it to {_LEAST_FILE_RETENTION_HOURS} or more. Files that a step "
+            "has written and not committed yet would be deleted."
+        )
+    return hours

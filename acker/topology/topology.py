@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from acker.targets.kafka import KafkaTarget
 
 DEFAULT_BATCH_ROWS = 100_000
+DEFAULT_MAX_PENDING = 10_000_000  # of ten tuples each they are 1.2 GB of streams and events
 _MOST_TASKS = 1_000
 _MOST_ROWS = 2**31 - 1  # the largest limit that Spark takes
 
@@ -93,7 +94,7 @@ class Topology:
         hard_timeout: timedelta | str | None = None,
         retry: RetryPolicy | None = None,
         reliable: bool = True,
-        max_pending: int | None = None,
+        max_pending: int | None = DEFAULT_MAX_PENDING,
         batch_rows: int = DEFAULT_BATCH_ROWS,
         schedule: str | Iterable[str] | None = None,
         one_task: bool = False,

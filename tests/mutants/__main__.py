@@ -50,8 +50,8 @@ class Tree:
         for name in (".venv", "jars"):
             (self.folder / name).symlink_to(ROOT / name)
 
-    def run(self, tests: Iterable[str], seconds: float | None = None) -> tuple[list[str], str]:
-        """What each test that failed said, and what went wrong with the run as a whole.
+    def run(self, tests: Iterable[str], seconds: float | None = None) -> tuple[dict[str, str], str]:
+        """Test that failed -> what it said, and what went wrong with the run as a whole.
 
         Args:
             seconds: after which pytest is killed.
@@ -72,16 +72,17 @@ class Tree:
             try:
                 told, _ = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
-                return [], f"no end after {seconds} s"
+                return {}, f"no end after {seconds} s"
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)  # with all that it may have left
         if process.returncode not in (0, 1):  # no test failed: pytest could not collect them
-            return [], told
+            return {}, told
         cases = list(ElementTree.parse(self._report).iter("testcase"))
         if any(case.find("skipped") is not None for case in cases):
-            return [], "a test was skipped"
-        return [case[0].get("message") or "" for case in cases if len(case)], ""
+            return {}, "a test was skipped"
+        failed = {f"{case.get('classname')}::{case.get('name')}": case[0] for case in cases if len(case)}
+        return {name: said.get("message") or "" for name, said in failed.items()}, ""
 
     def caught(self, mutant: Mutant) -> str | None:
         """Why a mutant is not caught by all the tests that should catch it; None where it is."""
@@ -89,14 +90,20 @@ class Tree:
         sound = file.read_text()
         file.write_text(mutant.applied_to(sound))
         try:
-            messages, trouble = self.run(mutant.tests, LONGEST_SECONDS)
+            failed, trouble = self.run(mutant.tests, LONGEST_SECONDS)
         finally:
             file.write_text(sound)
-        senseless = next(filter(SENSELESS.match, messages), None)
+        senseless = next(filter(SENSELESS.match, failed.values()), None)
         if trouble or senseless:
             return f"the tests did not run: {trouble or senseless}"
-        survived = len(mutant.tests) - len(messages)
+        survived = len(mutant.tests) - len([test for test in mutant.tests if _is_among(test, failed)])
         return f"survived {survived} of {len(mutant.tests)} tests" if survived else None
+
+
+def _is_among(test: str, failed: Iterable[str]) -> bool:
+    """Whether a test has failed, or one of its variants."""
+    name = test.replace(".py::", "::").replace("/", ".")
+    return any(each == name or each.startswith(f"{name}[") for each in failed)
 
 
 def main() -> int:
@@ -118,9 +125,9 @@ def main() -> int:
         if any(test.startswith(NEED_SPARK) for test in tests):
             os.environ.update(SHORT_LIVED)
             stack.enter_context(owned_session(settings_of(str(tree.home))))
-        messages, trouble = tree.run(tests)
-        if messages or trouble:
-            print("Without any mutant the tests should pass, but:", *messages, trouble, sep="\n")
+        failed, trouble = tree.run(tests)
+        if failed or trouble:
+            print("Without any mutant the tests should pass, but:", *failed, trouble, sep="\n")
             return 1
         print(f"{len(tests)} tests pass without a mutant ({time.monotonic() - started:.0f} s).\n", flush=True)
         survivors = [mutant for mutant in chosen if not tried(tree, mutant)]

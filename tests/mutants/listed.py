@@ -119,7 +119,7 @@ MUTANTS = (
         "acker/core/delta.py",
         ", commit_properties=once)",
         ")",
-        (f"{JOURNAL}test_a_number_that_was_planned_before_keeps_its_row",),
+        (f"{HANDLES}test_a_handle_that_nobody_has_any_more_is_used_again_at_the_newest_version",),
     ),
     Mutant(
         "a lease is taken although another deployment has it",

@@ -4,6 +4,8 @@ import pytest
 
 from acker.airflow import tasks
 from acker.operations.cycle import CycleResult, drain, run_bolt, run_cycle, run_spout
+from acker.reports.status import status_report
+from acker.topology.topology import Topology
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
 
@@ -13,6 +15,8 @@ def test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read(pla
     kept = topology.bolt(numbers, name="kept")(lambda tuples: tuples)
     run = place.run(topology)
     assert [run_spout(run, numbers) for _ in range(3)] == [(1, 2, 0), (1, 1, 0), (0, 0, 0)]
+    found = status_report(run.topology, run.store, run.clock())
+    assert (found["in_flight"], found["max_pending"]) == ({"numbers": 3}, 3)
     assert run_bolt(run, kept) == 2
     result = run_cycle(run, limit=5)
     assert (result, states(run)) == (
@@ -22,6 +26,10 @@ def test_max_pending_holds_the_spout_back_and_batch_rows_splits_what_is_read(pla
     assert run_spout(run, numbers, limit=1) == (1, 1, 0)
     planned = [batch.input.to_json() for batch in run.snapshot().rows("component = 'kept'")]
     assert planned == [{"numbers": {"after": 0, "upto": 1}}, {"numbers": {"after": 1, "upto": 2}}]
+
+
+def test_a_topology_that_says_nothing_has_an_end_to_what_is_in_flight():
+    assert Topology("plain").max_pending == 10_000_000
 
 
 def test_a_run_goes_on_where_its_first_fold_makes_room(place, states):

@@ -135,6 +135,8 @@ def test_a_relative_store_becomes_absolute(tmp_path, monkeypatch):
         ("PIPELINE_DRIVER_MEMORY", "lots", "such as 4g"),
         ("PIPELINE_DRIVER_MEMORY", "4096", "such as 4g"),
         ("PIPELINE_APPROVAL_LIMIT", "-1", "a whole number, 0 or more"),
+        ("PIPELINE_FILE_RETENTION_HOURS", "0", "set it to 24 or more"),
+        ("PIPELINE_FILE_RETENTION_HOURS", "23", "set it to 24 or more"),
         ("PIPELINE_ACKER_TASKS", "0", "auto or to a whole number, 1 or more"),
         ("PIPELINE_ACKER_TASKS", "many", "auto or to a whole number, 1 or more"),
     ],
