@@ -45,6 +45,7 @@ COMMANDS = {
         "acker.cli.topologies:describe",
         "Show the topology's components, what each reads and where it publishes.",
     ),
+    "migrate": ("acker.cli.migrate:migrate", "Bring a store of an older version up to this one's format."),
     "server": ("acker.cli.servers:server", "Start, stop or find the Spark Connect server."),
     "init": ("acker.cli.init:init", "Make a project of your own in a new folder."),
     "setup": ("acker.cli.setup:setup", "Check Java and fetch the jars that the Spark server loads."),

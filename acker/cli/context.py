@@ -18,6 +18,7 @@ from acker.runtime.settings import Settings
 
 if TYPE_CHECKING:
     from acker.batches.run import Run
+    from acker.core.lease import Lease
 
 
 class Context:
@@ -42,10 +43,8 @@ class Context:
     @contextmanager
     def running(self) -> Iterator["Run"]:
         """A run with a Spark session, if it comes to need one, and a progress bar."""
-        from acker.batches.run import Run, utc_now
+        from acker.batches.run import Run
         from acker.cli.progress import ProgressReport
-        from acker.core.lease import Lease
-        from acker.runtime.deployment import name_of
         from acker.spark.tasks import acker_tasks
 
         with ExitStack() as stack:
@@ -60,11 +59,19 @@ class Context:
                 return spark
 
             report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
-            hold = Lease(self.store, name_of(self.settings), utc_now).hold
+            hold = self.lease().hold
             hold()
             self.store.create()
             tasks = acker_tasks(self.settings.acker_tasks, self.settings.fold_rows, session)
             yield Run(self.topology, self.store, session, tasks=tasks, hold=hold, on_step=report)
+
+    def lease(self) -> "Lease":
+        """The right of this deployment to work on the store."""
+        from acker.batches.run import utc_now
+        from acker.core.lease import Lease
+        from acker.runtime.deployment import name_of
+
+        return Lease(self.store, name_of(self.settings), utc_now)
 
     def _tell_of_server(self) -> None:
         from acker.runtime.server import is_left_running

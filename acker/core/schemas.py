@@ -15,6 +15,9 @@ REPLAYS = "replays"
 TRIMS = "trims"
 HOLDS = "holds"
 
+FORMAT = 1  # of the tables below; raised with each change of their columns (`acker/core/formats.py`)
+FORMAT_PROPERTY = "acker.format"
+
 # Of every table of the store. A checkpoint every 10 commits, Delta's default, costs more than it saves. Each
 # commit lists the log, and nobody reads an old version: of a cycle a minute, 30 days, the default, would be
 # 200,000 files, and seconds for each commit. What was removed must not be remembered for longer than that.
@@ -49,7 +52,8 @@ class TableSchema:
 
     def table_properties(self) -> dict[str, str]:
         """Delta's table properties."""
-        return {**LOG_PROPERTIES, "delta.dataSkippingStatsColumns": self.stats_columns, **self.properties}
+        own = {FORMAT_PROPERTY: str(FORMAT), "delta.dataSkippingStatsColumns": self.stats_columns}
+        return {**LOG_PROPERTIES, **own, **self.properties}
 
     def arrow(self) -> pa.Schema:
         """The columns for clients without Spark."""

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -16,11 +17,13 @@ from acker.core.delta import (
     RETRIES_OF_MAKING,
     last_number,
     open_table,
+    path_of,
     said,
     unwritten,
 )
 from acker.core.errors import StoreError
-from acker.core.schemas import SCHEMAS, properties_at
+from acker.core.formats import check_format
+from acker.core.schemas import SCHEMAS, is_far, properties_at
 
 
 @cache
@@ -60,12 +63,19 @@ class _Handles:
 
 def _moved_on(table: DeltaTable | None) -> DeltaTable | None:
     """A table at its newest version; None where it can only be opened anew, or that tells what is wrong."""
+    if table is None or not _is_there(table):
+        return None
     try:
-        if table is not None:
-            table.update_incremental()
+        table.update_incremental()
     except Exception:
         return None
     return table
+
+
+def _is_there(table: DeltaTable) -> bool:
+    """Whether a table on a disk has its log still; `deltalake` would not miss it."""
+    path = path_of(table)
+    return is_far(path) or Path(path, "_delta_log", f"{table.version():020}.json").exists()
 
 
 def _references(objects: Sequence[object], place: int) -> int:
@@ -92,11 +102,15 @@ class Store:
         """The table without Spark, or None where it does not exist yet.
 
         Raises:
-            StoreError: it cannot be read, or is one of the store's own and has other columns.
+            StoreError: it cannot be read, or is one of the store's own and has another format or other
+                columns.
         """
         path = self.path(table)
         found = self._handles.open(path) if version is None else open_table(path, version)
-        if found is not None and table in SCHEMAS and found.schema() != _own_schema(table):
+        if found is None or table not in SCHEMAS:
+            return found
+        check_format(found, path, self.topology)
+        if found.schema() != _own_schema(table):
             raise StoreError(
                 f"The columns of {found.table_uri} are not those that it was made with. "
                 f"It was altered by hand; restore it to a version before that. {RECOVERY_HINT}",
@@ -133,6 +147,7 @@ class Store:
                     schema.arrow(),
                     partition_by=list(schema.partition_by),
                     configuration=properties_at(self.path(name), schema.table_properties()),
+                    raise_if_key_not_exists=False,  # one of them is the project's own
                     commit_properties=CommitProperties(max_commit_retries=RETRIES_OF_MAKING),
                 )
             except REFUSED as error:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 HANDLES = "tests/unit/test_handles.py::"
+MIGRATE = "tests/store/test_migrate.py::"
 JOB = "tests/unit/test_job.py::"
 JOURNAL = "tests/unit/test_journal.py::"
 LEASE = "tests/unit/test_lease.py::"
@@ -470,6 +471,13 @@ MUTANTS = (
         "ledger=fold.ledger,",
         "ledger=journal.store.require(LEDGER),",
         (f"{MAINTAIN}test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile",),
+    ),
+    Mutant(
+        "a store of another format is read and written",
+        "acker/core/store.py",
+        "        check_format(found, path, self.topology)\n",
+        "",
+        (f"{MIGRATE}test_a_newer_store_is_refused_with_a_sentence",),
     ),
     Mutant(
         "small files become ever more until the night",

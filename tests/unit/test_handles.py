@@ -62,5 +62,11 @@ def test_a_table_that_was_put_back_is_opened_anew(store, tmp_path):
     assert Snapshot(store).planned("numbers") == 1
 
 
+def test_a_table_that_was_removed_is_not_there(store):
+    append(store, 1)
+    shutil.rmtree(store.path(BATCHES))
+    assert store.open(BATCHES) is None
+
+
 def test_another_process_has_handles_of_its_own(store):
     assert pickle.loads(pickle.dumps(store)) == store
