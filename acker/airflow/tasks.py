@@ -5,6 +5,7 @@ step returns counts, which are empty where there was nothing to do.
 """
 
 import logging
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
@@ -73,6 +74,7 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
 
 
 def _opened(topology: str, settings: Settings) -> tuple[Topology, Store]:
+    os.umask(settings.umask)
     look_up_with(_kafka_connection)
     found = load_topology(topology, settings)
     return found, Store(settings.store, found.name)

@@ -29,6 +29,7 @@ class Context:
         from acker.runtime.registry import load_topology
 
         self.settings = Settings.from_env()
+        os.umask(self.settings.umask)
         self.topology = load_topology(topology, self.settings)
         self.store = Store(self.settings.store, self.topology.name)
         self.as_json = as_json

@@ -1,5 +1,6 @@
 """The command `server`."""
 
+import os
 import sys
 
 import click
@@ -20,6 +21,7 @@ def server(action: str, port: int | None) -> None:
     from acker.runtime import server as servers
 
     settings = Settings.from_env()
+    os.umask(settings.umask)
     if action == "run":
         from acker.runtime.sessions import serve
 

@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+PRIVATE = 0o077
+
 _POLL_SECONDS = 0.3
 _STOP_SECONDS = 10.0
 _PATIENCE_SECONDS = 20  # for a guard, which kills what does not stop
@@ -26,6 +28,7 @@ def start(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
     held: Collection[int] = (),
+    umask: int = PRIVATE,
 ) -> "subprocess.Popen[bytes]":
     """Start a command under a guard, so that it ends with this process.
 
@@ -34,6 +37,7 @@ def start(
         environ: the command's environment; None: this process's own.
         folder: the command's current folder; None: this process's own.
         held: file descriptors that the guard keeps open until all that it guards has ended, such as of locks.
+        umask: the rights that others do not get on its files.
 
     Returns:
         The guard's process, which `stop` ends with all that the command has started.
@@ -47,6 +51,7 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            umask=umask,
             start_new_session=True,  # so that Ctrl-C here does not reach it
         )
 

@@ -339,6 +339,7 @@ def _launch(settings: Settings, port: int, owned: bool, options: Sequence[str]) 
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            umask=settings.umask,
             start_new_session=True,  # so that Ctrl-C in the client does not reach it
         )
     _children[child.pid] = child

@@ -40,6 +40,8 @@ class Settings:
         store: `PIPELINE_STORE`, a path or URI below which all Delta tables are. A local path becomes
             absolute, since the server resolves it and has a current folder of its own. Default: `store`
             below `home`.
+        umask: `PIPELINE_UMASK`, the rights that others do not get on what commands, tasks and servers write.
+            Default: 077, all.
         deployment: `PIPELINE_DEPLOYMENT`, the name by which machines that work on one store together know
             each other. Default: none, and `home` keeps one (`acker.runtime.deployment`).
         topologies: `PIPELINE_TOPOLOGIES`, the registered topologies as import strings
@@ -87,6 +89,7 @@ class Settings:
 
     home: Path
     store: str
+    umask: int
     deployment: str | None
     topologies: tuple[str, ...]
     remote: str | None = field(repr=False)  # it may hold a token
@@ -142,6 +145,7 @@ class Settings:
         return cls(
             home=home,
             store=_store(value("PIPELINE_STORE", str(home / "store"))),
+            umask=_umask(value("PIPELINE_UMASK", "077")),
             deployment=_deployment(value("PIPELINE_DEPLOYMENT", "")),
             topologies=_topologies(value("PIPELINE_TOPOLOGIES", "")),
             remote=remote,
@@ -226,6 +230,15 @@ def _store(text: str) -> str:
             f"PIPELINE_STORE is {text!r}, which is not absolute. Set it to a path or to {scheme[1]}:///…"
         )
     return absolute(text.rstrip("/"))
+
+
+def _umask(text: str) -> int:
+    if not re.fullmatch("0?[0-7]{3}", text) or text[-3] != "0":
+        raise SettingsError(
+            f"PIPELINE_UMASK is {text!r}; set it to an octal number that leaves you all rights, such as "
+            "077 or 027."
+        )
+    return int(text, 8)
 
 
 def _deployment(text: str) -> str | None:

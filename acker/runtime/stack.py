@@ -76,7 +76,12 @@ class Stack:
             if name not in self.parts or self.parts[name].poll() is not None:
                 if name in self.parts:
                     ended.append(name)
-                self.parts[name] = guard.start(_python(*command), _log(self.settings, name), self.environ)
+                self.parts[name] = guard.start(
+                    _python(*command),
+                    _log(self.settings, name),
+                    self.environ,
+                    umask=self.settings.umask,
+                )
         return ended
 
     def api(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -120,6 +125,7 @@ def running_stack(settings: Settings, dags: Path) -> Iterator[Stack]:
         ServerError: the Spark server does not start.
     """
     folder = settings.home / "airflow"
+    os.umask(settings.umask)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with exit_on_sigterm(), _locked(folder):
@@ -207,6 +213,8 @@ def _environment(
         "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(folder / "passwords.json"),
         # By default a writer that waits for another gives up after 5 s, and the API answers 500.
         "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}?timeout={_LOCK_SECONDS}",
+        "LOGGING__FILE_TASK_HANDLER_NEW_FOLDER_PERMISSIONS": "0o700",  # which it sets whatever the umask is
+        "LOGGING__FILE_TASK_HANDLER_NEW_FILE_PERMISSIONS": "0o600",
         "API__HOST": "127.0.0.1",
         "API__PORT": str(port),
         "API__BASE_URL": url,
@@ -238,7 +246,14 @@ def _log(settings: Settings, name: str) -> Path:
 def _migrate(settings: Settings, environ: dict[str, str]) -> None:
     with _log(settings, "migrate").open("wb") as output:
         command = _python("airflow", "db", "migrate")
-        done = subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        done = subprocess.run(
+            command,
+            env=environ,
+            umask=settings.umask,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
     if done.returncode != 0:
         raise StackError(f"Airflow's database could not be set up; see {_log(settings, 'migrate')}.")
 

@@ -26,6 +26,7 @@ def main() -> None:
     """Run the demonstration."""
     try:
         settings, lines = Settings.from_env(), positive_number("LINES", DEFAULT_LINES)
+        os.umask(settings.umask)
         if settings.remote is not None:
             raise SettingsError("`make run` starts a Spark server of its own: unset SPARK_REMOTE.")
         with ExitStack() as stack:

@@ -379,6 +379,13 @@ def test_nothing_listens_but_on_this_machine(airflow):
     assert found and {address for address, _ in found} <= {"127.0.0.1", "::1"}
 
 
+def test_nobody_else_can_read_what_is_written(airflow):
+    home = airflow.stack.settings.home
+    files = [file for file in home.rglob("*") if file.is_file() and not file.is_symlink()]
+    assert {"airflow.db", "scheduler.log", "server.log"} <= {file.name for file in files}
+    assert [file for file in files if file.stat().st_mode & 0o077] == []
+
+
 def processes() -> list[int]:
     return [int(each.name) for each in Path("/proc").glob("[0-9]*")]
 

@@ -12,6 +12,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
     assert Settings.from_env({}) == Settings(
         home=tmp_path / "data",
         store=str(tmp_path / "data" / "store"),
+        umask=0o077,
         deployment=None,
         topologies=(),
         remote=None,
@@ -43,6 +44,7 @@ def test_every_variable_is_read():
         "PIPELINE_HOME": "/srv/pipeline",
         "PIPELINE_STORE": "s3://bucket/store/",
         "PIPELINE_DEPLOYMENT": "north-1",
+        "PIPELINE_UMASK": "0027",
         "PIPELINE_TOPOLOGIES": "a:one, b.c:two,",
         "SPARK_REMOTE": "sc://spark.internal:15002",
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": "secret",
@@ -69,6 +71,7 @@ def test_every_variable_is_read():
     assert Settings.from_env(environ) == Settings(
         home=Path("/srv/pipeline"),
         store="s3a://bucket/store",
+        umask=0o027,
         deployment="north-1",
         topologies=("a:one", "b.c:two"),
         remote="sc://spark.internal:15002",
@@ -127,6 +130,8 @@ def test_a_relative_store_becomes_absolute(tmp_path, monkeypatch):
         ("PIPELINE_STORE", "hdfs://host/store", "a URI of file, s3, s3a"),
         ("PIPELINE_STORE", "file:store", "file:///"),
         ("PIPELINE_DEPLOYMENT", "two words", "a name of letters"),
+        ("PIPELINE_UMASK", "rwx", "such as 077 or 027"),
+        ("PIPELINE_UMASK", "777", "such as 077 or 027"),
         ("PIPELINE_TOPOLOGIES", "pipeline.wordcount", "package.module:attribute"),
         ("SPARK_REMOTE", "local[*]", "sc://host:port"),
         ("SPARK_REMOTE", "sc://", "sc://host:port"),
