@@ -58,6 +58,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(f"{count} tests were left out. make {target} runs them too.")
 
 
+@pytest.fixture(autouse=True)
+def own_umask() -> Iterator[None]:
+    """Commands that run in this process keep their files private, and all that comes after them."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture(scope="session")
 def settings(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return settings_of(pytestconfig.getoption("--home") or str(tmp_path_factory.mktemp("home")))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from acker.airflow.wiring import SETTINGS, dag_of, due, events, ledger, report, schedule_of
 from acker.runtime.manifest import Manifest
@@ -13,7 +13,7 @@ Folds the new events of `{name}` into its ledger, whenever events were logged an
 since messages also time out. The asset `{name}.ledger` shows what each fold decided.
 
 **When a task fails** nothing is half done: a fold is one commit, and the next one takes up what this one
-did not. `check` fails when a fold gave messages up: `acker audit {name}` lists them,
+did not. `{name}.monitor` tells of messages that were given up: `acker failures {name}` says why,
 `acker trace {name} MESSAGE` tells the story of one, and `{name}.replay` emits them again.
 """
 
@@ -24,7 +24,6 @@ def build(manifest: Manifest) -> DAG:
     with dag_of(manifest, "acker", schedule, DOC.format(name=manifest.name)) as dag:
         counts = _fold_task(manifest)
         _due_task(manifest, counts)
-        _check_task(manifest, counts)
     return dag
 
 
@@ -46,17 +45,3 @@ def _due_task(manifest: Manifest, counts: Any) -> Any:
         return report({"due": counts["due"]})
 
     return are_due(counts)
-
-
-def _check_task(manifest: Manifest, counts: Any) -> Any:
-    @task(retries=0, doc_md="Fails when the fold gave messages up.")
-    def check(counts: dict[str, int]) -> None:
-        dead, lost = counts.get("dead_letter", 0), counts.get("lost", 0)
-        if dead > SETTINGS.dead_letters_allowed or lost:
-            given_up = [f"{n:,} as {what}" for n, what in ((dead, "dead letters"), (lost, "lost")) if n]
-            raise AirflowFailException(
-                f"See `acker audit {manifest.name}`: "
-                f"fold {counts['fold']} gave up messages, {' and '.join(given_up)}."
-            )
-
-    return check(counts)

@@ -3,17 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
-from airflow.sdk import DAG, CronTriggerTimetable
+from airflow.sdk import DAG, CronTriggerTimetable, task
+from airflow.sdk.exceptions import AirflowFailException
 
 from acker.airflow.wiring import SETTINGS, dag_of, spark_task
 from acker.runtime.manifest import Manifest
 
+AUDIT_PAGE = "docs/how-to/alerts.md#audit"
 DOC = """\
 Keeps the tables of `{name}` small and quick to read. `trim` deletes tuples and events that no message in
 flight and no published table needs, once the tuples are {streams} hours old and the events {events}.
 `compact` rewrites small files. `vacuum` deletes files that no version of the last {files} hours refers to.
+Beside them `audit` judges whether anything is lost, unexpected or duplicated.
 
-**When a task fails** nothing is lost, and the next run does what this one did not.
+**When a task fails** nothing is lost, and the next run does what this one did not. When `audit` fails its log
+lists what is wrong: `acker audit {name}`.
 """
 
 
@@ -32,7 +36,23 @@ def build(manifest: Manifest) -> DAG:
             >> _maintain_task(manifest, "compact")
             >> _maintain_task(manifest, "vacuum")
         )
+        _audit_task(manifest)
     return dag
+
+
+def _audit_task(manifest: Manifest) -> Any:
+    @task(retries=0, doc_md="Judges whether anything is lost, unexpected or duplicated.")
+    def audit() -> None:
+        from acker.airflow import tasks
+
+        wrong = tasks.audit(manifest.name)
+        if wrong:
+            raise AirflowFailException(
+                f"The audit of {manifest.name} fails: {', '.join(wrong)}. `acker audit {manifest.name}` "
+                f"lists them. See {AUDIT_PAGE}."
+            )
+
+    return audit()
 
 
 def _maintain_task(manifest: Manifest, name: str) -> Any:

@@ -26,8 +26,7 @@ plans the next. A task that finds nothing is skipped. What the acker has found c
 
 **When a task fails** it is tried again and resumes its batch. A bolt's batch that raises through no fault of
 a row is held, and tried again later and later; no message fails for it, and the other tasks go on. `watcher`
-fails with the tasks before it, so that the run does. `check` fails while a batch is held, when the acker or
-a spout is late, or too many messages are in flight; it holds nothing up.
+fails with the tasks before it, so that the run does. `{name}.monitor` tells what lasts.
 
 `acker status {name}` shows where each component stands.
 """
@@ -51,7 +50,6 @@ def build(manifest: Manifest) -> DAG:
             for stream in manifest.published_by(component.name):
                 tasks[component.name] >> _publish_task(manifest, stream)
         work >> _watcher_task()
-        _check_task(manifest)
     return dag
 
 
@@ -122,16 +120,3 @@ def _watcher_task() -> Any:
         raise AirflowFailException("A task before this one failed: its log says why.")
 
     return watcher()
-
-
-def _check_task(manifest: Manifest) -> Any:
-    @task(retries=0, doc_md="Fails when a batch is held, the acker or a spout is late, or the backlog long.")
-    def check() -> None:
-        from acker.airflow import tasks
-
-        warnings = tasks.health_warnings(manifest.name)
-        if warnings:
-            look = f"Look further with `acker status {manifest.name}`."
-            raise AirflowFailException(" ".join([*warnings, look]))
-
-    return check()

@@ -32,8 +32,9 @@ from acker.operations.fields import Fields, text_in
 from acker.operations.publish import publish_stream
 from acker.operations.selection import Selection
 from acker.operations.trim import trim_events, trim_streams
+from acker.reports import health
+from acker.reports.audit import audit_report
 from acker.reports.failures import failed_in_batches
-from acker.reports.sources import amounts, source_backlogs
 from acker.reports.waiting import waits_for_acker, waits_for_components
 from acker.runtime.deployment import name_of
 from acker.runtime.registry import load_topology
@@ -44,6 +45,8 @@ from acker.topology.topology import Topology
 Counts = dict[str, int]
 
 log = logging.getLogger(__name__)
+
+_LISTED = 20  # findings of a kind
 
 
 def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -> Run:
@@ -253,46 +256,36 @@ def waits_for(topology: str, kind: str) -> list[str]:
 
 
 def health_warnings(topology: str) -> list[str]:
-    """What an operator should look at, without Spark: what is late, and what has become too much."""
+    """What an operator should look at, without Spark: what is late, too much, or was given up."""
     settings = Settings.from_env()
     found, store = _opened(topology, settings)
-    journal = Journal(store, found.roles)
-    said = [
-        f"{hold}. Mend it, or fail its messages with `acker give-up {topology} {bolt.name}`."
-        for bolt in found.bolts
-        if (hold := newest_hold(journal, bolt.name)) is not None
-    ]
-    newest = journal.fold
-    if newest is None:
-        return said  # the very first run makes it meanwhile
-    counts = live_counts(newest, utc_now())
-    backlog = counts.pending + counts.retrying
-    if backlog > settings.backlog_allowed:
-        said.append(
-            f"{backlog:,} messages are in flight or waiting for a retry, more than the "
-            f"{settings.backlog_allowed:,} of PIPELINE_BACKLOG_ALLOWED."
-        )
-    late = timedelta(minutes=settings.acker_late_minutes)
-    if newest.folded_at and utc_now() - newest.folded_at > late and waits_for_acker(journal, utc_now()):
-        said.append(
-            f"The acker has not run since {newest.folded_at:%Y-%m-%d %H:%M} UTC: "
-            f"look at the DAG {topology}.acker."
-        )
-    return said + _late_sources(found, journal, settings.source_late_minutes)
+    return health.health_warnings(found, store, _limits(settings), utc_now())
 
 
-def _late_sources(topology: Topology, journal: Journal, minutes: int) -> list[str]:
-    """The spouts with something unread for longer than so many minutes; none where that is 0."""
-    if not minutes:
-        return []
-    before = utc_now() - timedelta(minutes=minutes)
-    return [
-        f"{source.spout} has {amounts(source.unread)} unread, the oldest of "
-        f"{source.oldest:%Y-%m-%d %H:%M} UTC, longer than the {minutes:,} minutes of "
-        f"PIPELINE_SOURCE_LATE_MINUTES: look at the DAG {topology.name}.run."
-        for source in source_backlogs(topology, journal)
-        if source.unread and source.oldest and source.oldest < before
-    ]
+def _limits(settings: Settings) -> health.Limits:
+    def minutes(number: int) -> timedelta:
+        return timedelta(minutes=number)
+
+    return health.Limits(
+        dead_letters=settings.dead_letters_allowed,
+        backlog=settings.backlog_allowed,
+        acker_late=minutes(settings.acker_late_minutes),
+        batch_late=minutes(settings.batch_late_minutes),
+        message_late=minutes(settings.message_late_minutes),
+        source_late=minutes(settings.source_late_minutes),
+        disk_free_percent=settings.disk_free_percent,
+    )
+
+
+def audit(topology: str) -> list[str]:
+    """What an audit finds wrong, as counts, without Spark; the log lists some of it. Nothing if it passes."""
+    found, store = _opened(topology, Settings.from_env())
+    result = audit_report(found, store)
+    for name, findings in result.findings.items():
+        for finding in findings[:_LISTED]:
+            log.error("%s: %s %s", name, finding.message, finding.why)
+    counts = {"lost": result.lost, "unexpected": result.unexpected, "duplicated": result.duplicated}
+    return [f"{number:,} {name}" for name, number in counts.items() if number]
 
 
 def trim(run: Run) -> Counts:

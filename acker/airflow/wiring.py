@@ -35,7 +35,8 @@ DESCRIPTIONS = {
     "run": "Runs the spouts, the bolts, and publishes what is complete.",
     "acker": "Decides what became of each message.",
     "replay": "Emits messages again: those that are due, or by hand from a form.",
-    "maintain": "Trims, compacts and vacuums the tables.",
+    "monitor": "Tells what is late, too much, or was given up.",
+    "maintain": "Trims, compacts and vacuums the tables, and audits.",
 }
 RETRIES = 2
 RETRY_DELAY = timedelta(seconds=10)
@@ -101,7 +102,12 @@ def dag_of(manifest: Manifest, kind: str, schedule: Any, doc: str, **options: An
         catchup=False,
         doc_md=doc,
         tags=["acker", manifest.name],
-        default_args={"retries": RETRIES, "retry_delay": RETRY_DELAY, "owner": manifest.name},
+        default_args={
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+            "execution_timeout": timedelta(minutes=SETTINGS.task_timeout_minutes),
+            "owner": manifest.name,
+        },
         **{"max_active_runs": 1, **options},
     )
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "fold": ("acker.cli.runs:fold", "Run the acker once."),
     "publish": ("acker.cli.runs:publish", "Bring the published tables up to the newest fold."),
     "give-up": ("acker.cli.runs:give_up", "Fail the messages of a batch that a bolt cannot finish."),
+    "acknowledge": ("acker.cli.runs:acknowledge", "Say that you know of what was given up so far."),
     "replay": ("acker.cli.replays:replay", "Emit messages again: what is due, or what you choose."),
     "audit": ("acker.cli.reports:audit", "Judge whether anything is lost, unexpected or duplicated."),
     "status": ("acker.cli.reports:status", "Show where components, acker, publishers and sources stand."),

@@ -14,6 +14,7 @@ REPLAY_REQUESTS = "replay_requests"
 REPLAYS = "replays"
 TRIMS = "trims"
 HOLDS = "holds"
+ACKNOWLEDGEMENTS = "acknowledgements"
 
 FORMAT = 1  # of the tables below; raised with each change of their columns (`acker/core/formats.py`)
 FORMAT_PROPERTY = "acker.format"
@@ -119,6 +120,11 @@ SCHEMAS = {
             component string, batch bigint, tries bigint, reason string, held_at timestamp,
             tried_at timestamp, retry_at timestamp""",
         stats_columns="component,batch",
+    ),
+    ACKNOWLEDGEMENTS: TableSchema(
+        columns="""
+            fold bigint, acknowledged_by string, acknowledged_at timestamp, why string""",
+        stats_columns="fold",
     ),
 }
 

@@ -68,16 +68,25 @@ class Settings:
             version of a table no longer has. Default: 168; at least 24.
         approval_limit: `PIPELINE_APPROVAL_LIMIT`; a manual replay of more messages waits for a person.
             Default: 1000.
-        dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, in one fold, before the check after it fails.
-            Default: 0.
-        backlog_allowed: `PIPELINE_BACKLOG_ALLOWED`, messages in flight or waiting for their next attempt
-            before a run's check fails. Default: 1000000.
-        acker_late_minutes: `PIPELINE_ACKER_LATE_MINUTES`, how old the newest fold may be before a run's
-            check fails. Default: 15.
+        monitor_schedule: `PIPELINE_MONITOR_SCHEDULE`, when Airflow looks for what an operator should know, as
+            a cron expression in UTC or a preset. Default: every five minutes. What it fails for:
+        dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, that nobody has acknowledged. Default: 0.
+        backlog_allowed: `PIPELINE_BACKLOG_ALLOWED`, messages in flight or waiting for their next attempt.
+            Default: 1000000.
+        acker_late_minutes: `PIPELINE_ACKER_LATE_MINUTES`, how old events that no fold has seen may be.
+            Default: 15.
+        batch_late_minutes: `PIPELINE_BATCH_LATE_MINUTES`, how old a batch that is not done may be, and a fold
+            that is not published. Default: 60.
+        message_late_minutes: `PIPELINE_MESSAGE_LATE_MINUTES`, how old a message that has not settled may be.
+            Default: 1440, a day.
         give_up_after_tries: `PIPELINE_GIVE_UP_AFTER_TRIES`, how often Airflow's task of a bolt tries a batch
             that raises through no fault of a row before its messages are failed. Default: 0, never.
-        source_late_minutes: `PIPELINE_SOURCE_LATE_MINUTES`, how old what a spout has yet to read may be
-            before a run's check fails. Default: 0, and it may be of any age.
+        source_late_minutes: `PIPELINE_SOURCE_LATE_MINUTES`, how old what a spout has yet to read may
+            be. Default: 0, and it may be of any age.
+        disk_free_percent: `PIPELINE_DISK_FREE_PERCENT`, how much of a store's disk has to be free.
+            Default: 10.
+        task_timeout_minutes: `PIPELINE_TASK_TIMEOUT_MINUTES`, after which Airflow ends a task and tries it
+            again. Default: 360.
         acker_tasks: `PIPELINE_ACKER_TASKS`, how many tasks do the work of a log or of a fold. Of 1 it is the
             caller; more are Spark's. None, for `auto`: as many as the rows need. Default: 1 where Spark's
             jobs run on this machine, by the project's own server, else `auto`.
@@ -110,6 +119,11 @@ class Settings:
     acker_late_minutes: int
     give_up_after_tries: int
     source_late_minutes: int
+    batch_late_minutes: int
+    message_late_minutes: int
+    disk_free_percent: int
+    monitor_schedule: str
+    task_timeout_minutes: int
     acker_tasks: int | None
     fold_rows: int
     jars: Path | None
@@ -166,6 +180,11 @@ class Settings:
             acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
             give_up_after_tries=number("PIPELINE_GIVE_UP_AFTER_TRIES", 0),
             source_late_minutes=number("PIPELINE_SOURCE_LATE_MINUTES", 0),
+            batch_late_minutes=number("PIPELINE_BATCH_LATE_MINUTES", 60),
+            message_late_minutes=number("PIPELINE_MESSAGE_LATE_MINUTES", 1440),
+            disk_free_percent=number("PIPELINE_DISK_FREE_PERCENT", 10),
+            monitor_schedule=value("PIPELINE_MONITOR_SCHEDULE", "*/5 * * * *"),
+            task_timeout_minutes=positive_number("PIPELINE_TASK_TIMEOUT_MINUTES", 360, environ),
             acker_tasks=_acker_tasks(value("PIPELINE_ACKER_TASKS", _AUTO), is_here),
             fold_rows=positive_number("PIPELINE_FOLD_ROWS", 8_000_000, environ),
             jars=_folder("PIPELINE_JARS", jars) if (jars := value("PIPELINE_JARS", "")) else None,

@@ -32,7 +32,7 @@ from pipeline.wordcount import OUTAGE, topology
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 _POLL_SECONDS = 1.0
 _ONCE_SECONDS = 1800  # ONCE=1 gives up after this
-_KINDS = ("run", "acker", "replay", "maintain")
+_KINDS = ("run", "acker", "replay", "maintain")  # which succeed; the monitor tells of dead letters
 _FORMER = {"failed", "timed_out"}  # attempts that others have followed, or will
 
 

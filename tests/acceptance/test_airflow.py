@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.airflow import tasks
+from acker.airflow import KINDS, tasks
 from acker.core.delta import open_table, query
 from acker.core.store import Store
 from acker.reports.audit import audit_report
@@ -140,6 +140,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
         "PIPELINE_ACKER_SCHEDULE": NEVER,
         "PIPELINE_WATCH_SECONDS": str(WATCH_SECONDS),
         "PIPELINE_MAINTAIN_SCHEDULE": NEVER,
+        "PIPELINE_MONITOR_SCHEDULE": NEVER,
+        "PIPELINE_DISK_FREE_PERCENT": "0",
         "PIPELINE_APPROVAL_LIMIT": "2",
         "PYTHONPATH": str(folder),
     }
@@ -149,7 +151,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
         patch.syspath_prepend(str(folder))
         with running_stack(Settings.from_env(), ROOT / "dags") as stack:
             found = Airflow(stack, folder)
-            for kind in ("run", "acker", "replay", "maintain"):
+            for kind in KINDS:
                 wait_for(lambda kind=kind: known(stack, kind))
             yield found
 
@@ -198,9 +200,9 @@ def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airf
     assert airflow.finish("run", run) == "success"
     assert airflow.tasks("run", run)["squared"] == ("success", 2)
 
-    # The acker runs by itself, since events were logged. Its check tells of the dead letter.
+    # The acker runs by itself, since events were logged. The monitor tells of the dead letter, each time.
     wait_for(lambda: states(airflow) == {"acked": 3, "dead_letter": 1})
-    wait_for(lambda: "failed" in last_tasks(airflow, "acker").get("check", ()))
+    assert [airflow.run("monitor") for _ in range(2)] == ["failed", "failed"]
 
     # A task that is cleared finds its work done.
     body = {"dry_run": False, "dag_run_id": run, "task_ids": ["squared"], "only_failed": False}
@@ -220,6 +222,8 @@ def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airf
     assert airflow.run("run") == "success"
     assert airflow.squares() == [1, 4, 9, 16]
     assert requests(airflow) == [("admin", "mended", 1)]
+
+    assert airflow.run("monitor") == "success"
 
     # Maintenance leaves everything as it is.
     assert airflow.run("maintain") == "success"
@@ -360,11 +364,6 @@ def states(airflow: Airflow) -> dict[str, int]:
     result = audit_report(topology(), store(airflow))
     counts = {name: getattr(result, name) for name in ("acked", "pending", "retrying", "dead_letter")}
     return {name: count for name, count in counts.items() if count}
-
-
-def last_tasks(airflow: Airflow, kind: str) -> dict[str, tuple[str, int]]:
-    found = airflow.stack.api("GET", f"dags/squares.{kind}/dagRuns?order_by=-run_after&limit=1")["dag_runs"]
-    return airflow.tasks(kind, found[0]["dag_run_id"]) if found else {}
 
 
 def requests(airflow: Airflow) -> list[tuple[str, str, int]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from acker.airflow import KINDS
 from tests.kit import ROOT
 
 BRANCHES = '''
@@ -126,17 +127,16 @@ def test_a_run_is_drawn_as_its_topology_is_built(dags):
         "publish_held.late": [],
         "publish_plain": [],
         "publish_odd": [],
-        "check": [],
     }
 
 
-def test_each_topology_has_its_four_dags(dags):
-    kinds = ("run", "acker", "replay", "maintain")
-    assert set(dags["graph"]) == {f"{name}.{kind}" for name in ("wordcount", "branches") for kind in kinds}
+def test_each_topology_has_its_dags(dags):
+    assert set(dags["graph"]) == {f"{name}.{kind}" for name in ("wordcount", "branches") for kind in KINDS}
 
 
 def test_the_acker_the_replay_and_the_maintenance_are_short(dags):
-    assert dags["graph"]["wordcount.acker"] == {"fold": ["check", "due"], "due": [], "check": []}
+    assert dags["graph"]["wordcount.acker"] == {"fold": ["due"], "due": []}
+    assert dags["graph"]["wordcount.monitor"] == {"check": []}
     assert dags["graph"]["wordcount.replay"] == {
         "select": ["approve", "emit"],
         "approve": ["emit"],
@@ -146,6 +146,7 @@ def test_the_acker_the_replay_and_the_maintenance_are_short(dags):
         "trim": ["compact"],
         "compact": ["vacuum"],
         "vacuum": [],
+        "audit": [],
     }
 
 
@@ -205,8 +206,8 @@ def test_a_topology_is_run_by_its_own_schedule_and_in_one_task_where_it_says_so(
     assert [json.dumps(found[name]).count(f"{name}.replayed") for name in names] == [1, 1, 1, 1]
     crons = [re.findall(r'"expression": "(.*?)"', json.dumps(found[name])) for name in names]
     assert crons == [["*/30 * * * *"], [], [], ["0 * * * *"]]
-    assert tasks["waiting"] == ["check", "numbers", "publish_numbers", "watcher"]
-    assert tasks["by_hand"] == ["check", "components", "publish_numbers", "watcher"]
+    assert tasks["waiting"] == ["numbers", "publish_numbers", "watcher"]
+    assert tasks["by_hand"] == ["components", "publish_numbers", "watcher"]
     watched = [re.findall("acker.airflow.watch.Watch", json.dumps(found[name])) for name in names]
     assert [len(each) for each in watched] == [0, 0, 0, 1]
     assert re.findall("shop.sales|s3://bucket/orders", json.dumps(found["waiting"])) == [

@@ -41,9 +41,10 @@ def test_every_format_but_todays_has_a_store_that_its_code_wrote():
 def test_an_older_store_is_refused_with_a_sentence_migrated_audited_and_run_on(run):
     with pytest.raises(StoreError, match=r"older version of acker.* run `acker migrate kept`"):
         run.snapshot()
-    migrated = [each.table for each in migrate(folder(run), NAME)]
-    assert migrated == [*SCHEMAS]
+    there = [table for table in SCHEMAS if Path(run.store.path(table)).exists()]
+    assert [each.table for each in migrate(folder(run), NAME)] == there
     assert migrate(folder(run), NAME) == []
+    run.store.create()  # what the format has added
     assert audit_report(run.topology, run.store).passed
     add(run.topology.spouts[0].source.path, 5)
     for _ in range(2):  # the batch that was held, and then what waits behind it
@@ -63,15 +64,8 @@ def test_a_table_that_was_altered_by_hand_is_not_migrated(run):
     DeltaTable(run.store.path("holds")).alter.add_columns(Field("mine", "string"))
     with pytest.raises(StoreError, match=r"holds are not those .* altered by hand"):
         migrate(folder(run), NAME)
-    assert [each.found for each in _until_it_raises(folder(run))] == [0] * (len(SCHEMAS) - 1)
-
-
-def _until_it_raises(path):
-    pending = pending_migrations(path, NAME)
-    try:
-        yield from pending
-    except StoreError:
-        return
+    with pytest.raises(StoreError, match=r"batches was written by an older version"):  # nothing was done
+        run.store.open("batches")
 
 
 @pytest.mark.parametrize("newer", [FORMAT + 1, FORMAT + 10])

@@ -287,10 +287,13 @@ def test_an_audit_tells_what_is_never_read(run, capsys):
 
 
 def test_what_is_unread_for_long_is_a_complaint_where_an_age_is_set(run, monkeypatch):
-    monkeypatch.setenv("PIPELINE_ACKER_LATE_MINUTES", "999999999")
+    for each in ("ACKER", "BATCH", "MESSAGE"):
+        monkeypatch.setenv(f"PIPELINE_{each}_LATE_MINUTES", "99999999")
+    monkeypatch.setenv("PIPELINE_DISK_FREE_PERCENT", "0")
+    monkeypatch.setenv("PIPELINE_DEAD_LETTERS_ALLOWED", "1")
     assert tasks.health_warnings("shop") == []
     monkeypatch.setenv("PIPELINE_SOURCE_LATE_MINUTES", "90")
     assert tasks.health_warnings("shop") == [
         "orders has 1 file, 3 bytes unread, the oldest of 2026-01-01 00:00 UTC, longer than the 90 minutes "
-        "of PIPELINE_SOURCE_LATE_MINUTES: look at the DAG shop.run."
+        "of PIPELINE_SOURCE_LATE_MINUTES: look at the DAG shop.run. See docs/how-to/alerts.md#late-sources."
     ]

@@ -35,6 +35,11 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
         acker_late_minutes=15,
         give_up_after_tries=0,
         source_late_minutes=0,
+        batch_late_minutes=60,
+        message_late_minutes=1440,
+        disk_free_percent=10,
+        monitor_schedule="*/5 * * * *",
+        task_timeout_minutes=360,
         jars=None,
     )
 
@@ -66,6 +71,11 @@ def test_every_variable_is_read():
         "PIPELINE_ACKER_LATE_MINUTES": "30",
         "PIPELINE_GIVE_UP_AFTER_TRIES": "9",
         "PIPELINE_SOURCE_LATE_MINUTES": "45",
+        "PIPELINE_BATCH_LATE_MINUTES": "20",
+        "PIPELINE_MESSAGE_LATE_MINUTES": "100",
+        "PIPELINE_DISK_FREE_PERCENT": "5",
+        "PIPELINE_MONITOR_SCHEDULE": "@hourly",
+        "PIPELINE_TASK_TIMEOUT_MINUTES": "30",
         "PIPELINE_JARS": "/srv/jars",
     }
     assert Settings.from_env(environ) == Settings(
@@ -94,6 +104,11 @@ def test_every_variable_is_read():
         acker_late_minutes=30,
         give_up_after_tries=9,
         source_late_minutes=45,
+        batch_late_minutes=20,
+        message_late_minutes=100,
+        disk_free_percent=5,
+        monitor_schedule="@hourly",
+        task_timeout_minutes=30,
         jars=Path("/srv/jars"),
     )
 

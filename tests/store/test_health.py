@@ -1,0 +1,157 @@
+"""What an operator is told: found again at each look for as long as it lasts, whatever process died."""
+
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from acker.core.errors import BoltError
+from acker.core.events import State
+from acker.core.retry import ExponentialBackoff
+from acker.operations.acknowledge import acknowledge
+from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.replay import plan_by_hand
+from acker.operations.selection import Selection
+from acker.reports.health import PAGE, Limits, health_warnings
+from tests.kit import ROOT
+from tests.kit.polars_topology import PolarsTopology, TableSource
+
+LIMITS = Limits(
+    dead_letters=0,
+    backlog=10,
+    acker_late=timedelta(minutes=15),
+    batch_late=timedelta(hours=1),
+    message_late=timedelta(days=1),
+    source_late=timedelta(0),
+    disk_free_percent=0,
+)
+HOUR_SECONDS = 3_600
+
+
+def topology(place, raises=False, refused=(1,), **settings):
+    """Numbers, of which odd ones are given up at once."""
+    made = PolarsTopology(
+        "watched", **{"message_timeout": None, "retry": ExponentialBackoff(limit=0)} | settings
+    )
+    numbers = made.spout("numbers", TableSource(place.path("numbers")))
+
+    @made.bolt(numbers)
+    def even(tuples):
+        if raises:
+            raise BoltError("no route")
+        odd = pl.when((pl.col("id") % 2).is_in(refused)).then(pl.lit("odd"))
+        return tuples.with_columns(_error=odd)
+
+    return made
+
+
+def told(run, limits=LIMITS):
+    """What is told, without the page."""
+    said = health_warnings(run.topology, run.store, limits, run.clock())
+    assert all(f" See {PAGE}#" in each for each in said)
+    return [each.partition(f" See {PAGE}#")[0] for each in said]
+
+
+def test_every_part_of_the_page_is_there():
+    page = (ROOT / PAGE).read_text()
+    names = ("full-disks", "late-sources", "held", "late-batches", "late-folds", "given-up", "late-messages")
+    for name in (*names, "late-publishes", "backlog", "full-spouts", "audit"):
+        assert f'<a id="{name}"></a>' in page
+
+
+def test_nothing_is_told_where_nothing_has_run_and_where_all_is_well(place):
+    place.add("numbers", id=[2, 4])
+    run = place.run(topology(place))
+    assert told(run) == []
+    run_cycle(run)
+    place.clock.advance(30 * 24 * HOUR_SECONDS)
+    assert told(run) == []
+
+
+def test_what_was_given_up_is_told_until_a_person_acknowledges_it(place):
+    place.add("numbers", id=[1, 2, 3])
+    run = place.run(topology(place))
+    run_cycle(run)  # a process that died right after this fold told nobody
+    for _ in range(2):
+        assert told(run) == [
+            "2 dead letters stand since fold 0: `acker failures watched` says why, watched.replay emits them "
+            "again, `acker acknowledge watched` ends this warning."
+        ]
+        fold(run)
+        place.clock.advance(HOUR_SECONDS)
+    upto = acknowledge(run, "ann", "known")
+    assert (told(run), acknowledge(run, "ann", "again")) == ([], upto)
+    place.add("numbers", id=[5])
+    run_cycle(run)
+    assert [each.partition(" since")[0] for each in told(run)] == ["1 dead letters stand"]
+
+
+def test_a_dead_letter_that_was_replayed_and_acked_is_told_no_more(place):
+    place.add("numbers", id=[1])
+    run = place.run(topology(place))
+    run_cycle(run)
+    assert len(told(run)) == 1
+    mended = place.run(topology(place, refused=()))
+    plan_by_hand(mended, Selection(states=(State.DEAD_LETTER,)), "mended", "tester")
+    run_cycle(mended)
+    assert told(mended) == []
+
+
+def test_batches_that_nobody_folds_are_told_also_before_the_first_fold(place):
+    place.add("numbers", id=[2])
+    run = place.run(topology(place))
+    run_spout(run, run.topology.spouts[0])
+    assert told(run) == []
+    place.clock.advance(3 * 24 * HOUR_SECONDS)
+    assert told(run) == [
+        "Events are logged and not folded since 2026-01-01 00:00 UTC, longer than the 15 minutes of "
+        "PIPELINE_ACKER_LATE_MINUTES: look at the DAG watched.acker."
+    ]
+
+
+def test_a_batch_that_hangs_is_told_and_one_that_raises_as_held(place):
+    place.add("numbers", id=[2])
+    run = place.run(topology(place, raises=True))
+    run_spout(run, run.topology.spouts[0])
+    with pytest.raises(BoltError):
+        run_bolt(run, run.topology.bolts[0])
+    fold(run)
+    (said,) = told(run)
+    assert "even" in said and "`acker give-up watched even`" in said
+
+    def hang(step):
+        if step.name == "planned" and step.component == "numbers":
+            raise KeyboardInterrupt  # as a task that is ended in the middle
+
+    place.add("numbers", id=[4])
+    hanging = place.run(topology(place), hang)
+    with pytest.raises(KeyboardInterrupt):
+        run_spout(hanging, hanging.topology.spouts[0])
+    place.clock.advance(2 * HOUR_SECONDS)
+    assert any(
+        each.startswith(
+            "Batch 2 of numbers is not done since 2026-01-01 00:00 UTC, longer than the 60 minutes"
+        )
+        for each in told(run)
+    )
+
+
+def test_messages_that_do_not_settle_a_backlog_and_a_full_spout_are_told(place):
+    place.add("numbers", id=list(range(0, 24, 2)))
+    run = place.run(topology(place, max_pending=12))
+    run_spout(run, run.topology.spouts[0])
+    fold(run)
+    place.clock.advance(25 * HOUR_SECONDS)
+    assert told(run) == [
+        "12 messages have not settled, the oldest since 2026-01-01 00:00 UTC, longer than the 1,440 minutes "
+        "of PIPELINE_MESSAGE_LATE_MINUTES.",
+        "12 messages are in flight or waiting for a retry, more than the 10 of PIPELINE_BACKLOG_ALLOWED.",
+        "numbers reads nothing new: 12 of its messages are in flight, and max_pending allows 12.",
+    ]
+
+
+def test_a_disk_that_is_nearly_full_is_told(place):
+    run = place.run(topology(place))
+    (said,) = told(run, Limits(**vars(LIMITS) | {"disk_free_percent": 101}))
+    assert said.startswith(f"The disk of {run.store.uri} has ") and "PIPELINE_DISK_FREE_PERCENT" in said
