@@ -1,8 +1,8 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements clean
+.PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements jar-sums clean
 
 python := .venv/bin/python
-typed := acker pipeline dags bench
+typed := acker pipeline dags bench scripts
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ soak: setup ## Days of cycles in minutes: what grows with them; MINUTES (30) say
 
 requirements: setup ## Compile requirements.txt from requirements.in; ARGS=--upgrade raises all pins
 	.venv/bin/uv pip compile --quiet --no-header --no-annotate $(ARGS) requirements.in -o requirements.txt
+
+jar-sums: setup ## Write the SHA-256 of each jar beside the lists of jars, after a list has changed
+	$(python) scripts/jar_sums.py
 
 clean: ## Remove what setup and the tools made; data/ stays
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

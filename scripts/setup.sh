@@ -32,7 +32,7 @@ is_done() {  # is_done INPUT...: the stamp is this tree's and newer than every i
   return 0
 }
 
-if ! is_done requirements.txt pyproject.toml acker/runtime/ivy.xml scripts/setup.sh; then
+if ! is_done requirements.txt pyproject.toml acker/runtime/ivy.{xml,sha256} scripts/setup.sh; then
   python="${PYTHON:-python3}"
   "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2> /dev/null ||
     fail "Install Python 3.11 or newer with its venv module, or name such a Python in PYTHON."
