@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements jar-sums clean
+.PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements jar-sums pip-audit clean
 
 python := .venv/bin/python
 typed := acker pipeline dags bench scripts
@@ -53,6 +53,9 @@ requirements: setup ## Compile requirements*.txt, with hashes, from requirements
 
 jar-sums: setup ## Write the SHA-256 of each jar beside the lists of jars, after a list has changed
 	$(python) scripts/jar_sums.py
+
+pip-audit: setup ## Ask for known vulnerabilities of the pinned packages; ARGS="-s osv" asks another database
+	.venv/bin/pip-audit --strict --disable-pip --require-hashes -r requirements.txt -r requirements-build.txt $(ARGS)
 
 clean: ## Remove what setup and the tools made; data/ stays
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
