@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements jar-sums pip-audit clean
+.PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements jar-sums pip-audit sbom clean
 
 python := .venv/bin/python
 typed := acker pipeline dags bench scripts
@@ -56,6 +56,9 @@ jar-sums: setup ## Write the SHA-256 of each jar beside the lists of jars, after
 
 pip-audit: setup ## Ask for known vulnerabilities of the pinned packages; ARGS="-s osv" asks another database
 	.venv/bin/pip-audit --strict --disable-pip --require-hashes -r requirements.txt -r requirements-build.txt $(ARGS)
+
+sbom: setup ## Write sbom.json, a CycloneDX file with the Python packages and jars of production
+	$(python) scripts/sbom.py
 
 clean: ## Remove what setup and the tools made; data/ stays
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
