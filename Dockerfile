@@ -1,15 +1,15 @@
-# What docker-compose.yml runs, but for Postgres, Kafka and S3: Python, Java, and what `make setup` brings.
+# What docker-compose.yml runs, but for Postgres, Kafka and S3: Python, Java, and what production needs of Python packages and jars.
 FROM python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 # A volume begins with the owner of the folder over which it is mounted.
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends make git procps openjdk-17-jre-headless \
+ && apt-get install --yes --no-install-recommends git procps openjdk-17-jre-headless \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 10001 --create-home acker \
  && install --directory --owner acker --group acker /airflow /data /lake
 WORKDIR /opt/acker
 COPY . .
 # The Spark server of a cluster keeps the packages there that it sends to executors.
-RUN make setup \
+RUN scripts/setup.sh --production \
  && PIPELINE_STORE=s3://any/store .venv/bin/acker setup \
  && chown acker .venv/share/acker
 ENV PATH=/opt/acker/.venv/bin:$PATH

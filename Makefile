@@ -1,8 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements clean
+.PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements jar-sums pip-audit sbom clean
 
 python := .venv/bin/python
-typed := acker pipeline dags bench
+typed := acker pipeline dags bench scripts
+# For Python 3.11 and newer, and for all systems.
+compile = .venv/bin/uv pip compile --quiet --no-annotate --custom-compile-command "make requirements" \
+	--universal --python-version 3.11 --generate-hashes $(ARGS)
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -43,8 +46,19 @@ bench: setup ## Measure against Storm's figures and a plain pipeline
 soak: setup ## Days of cycles in minutes: what grows with them; MINUTES (30) says how long
 	$(python) -m bench.soak
 
-requirements: setup ## Compile requirements.txt from requirements.in; ARGS=--upgrade raises all pins
-	.venv/bin/uv pip compile --quiet --no-header --no-annotate $(ARGS) requirements.in -o requirements.txt
+requirements: setup ## Compile requirements*.txt, with hashes, from requirements*.in; ARGS=--upgrade raises all pins
+	$(compile) requirements-production.in -o requirements-production.txt
+	$(compile) --constraints requirements-production.txt requirements.in -o requirements.txt
+	$(compile) --constraints requirements.txt requirements-build.in -o requirements-build.txt
+
+jar-sums: setup ## Write the SHA-256 of each jar beside the lists of jars, after a list has changed
+	$(python) scripts/jar_sums.py
+
+pip-audit: setup ## Ask for known vulnerabilities of the pinned packages; ARGS="-s osv" asks another database
+	.venv/bin/pip-audit --strict --disable-pip --require-hashes -r requirements.txt -r requirements-build.txt $(ARGS)
+
+sbom: setup ## Write sbom.json, a CycloneDX file with the Python packages and jars of production
+	$(python) scripts/sbom.py
 
 clean: ## Remove what setup and the tools made; data/ stays
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -19,7 +19,7 @@ from acker.core.errors import SettingsError
 
 _TEMPLATE = Path(__file__).with_name("template")
 _TEMPLATE_NAME = "shop"
-_REQUIREMENT = "acker[airflow,testing]"
+_REQUIREMENT = "acker[airflow]"
 
 
 @click.command()
@@ -75,7 +75,7 @@ def _filled_in(text: str, name: str) -> str:
 
 
 def requirement(version: str, direct_url: str | None) -> str:
-    """An installation of the library, as a line of `requirements.txt`.
+    """An installation of the library, as a line of `requirements-production.txt`.
 
     Args:
         version: of the library.

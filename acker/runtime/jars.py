@@ -1,7 +1,9 @@
 """The jars that the Spark server loads, of Delta, Kafka and S3: fetched once, into `acker`'s own environment.
 
 The Ivy that ships inside PySpark fetches a fixed list, here that of `ivy.xml`, through whatever repositories
-it is configured for. A deployment without a network sets `PIPELINE_JARS` to a folder that holds the jars.
+it is configured for. Beside each list lies the SHA-256 of each of its jars, as `sha256sum` writes it. Jars
+are compared with it when they are fetched, and not again when a server starts. A deployment without a network
+sets `PIPELINE_JARS` to a folder that holds the jars, which are taken as they are.
 """
 
 import contextlib
@@ -39,9 +41,14 @@ def default_folder() -> Path:
     return kept_in("jars", _IVY)
 
 
+def sums_file(listed: Path) -> Path:
+    """The file with the SHA-256 of each jar of a list."""
+    return listed.with_suffix(".sha256")
+
+
 def kept_in(name: str, listed: Path) -> Path:
-    """Where the jars of a list are kept, in the Python environment; another list has another folder."""
-    release = hashlib.sha256(listed.read_bytes()).hexdigest()[:12]
+    """Where the jars of a list are kept, in the Python environment; other jars have another folder."""
+    release = hashlib.sha256(listed.read_bytes() + sums_file(listed).read_bytes()).hexdigest()[:12]
     return Path(sys.prefix) / "share" / "acker" / f"{name}-{release}"
 
 
@@ -71,12 +78,12 @@ def fetched(listed: Path, folder: Path, instead: str = "") -> list[Path]:
     """The jars of a list, fetched into a folder where not all of them are there.
 
     Args:
-        listed: a file of Ivy's, which names all jars.
+        listed: a file of Ivy's, which names all jars. Their sums lie beside it.
         folder: where they are kept.
         instead: what else an error advises.
 
     Raises:
-        ServerError: they could not be fetched or kept.
+        ServerError: they could not be fetched or kept, or one is not what its sum says.
     """
     expected = listed.read_text().count("<dependency ")
     if len(list(folder.glob("*.jar"))) == expected:
@@ -92,18 +99,59 @@ def _fetch(listed: Path, folder: Path, expected: int, instead: str) -> None:
     draft = folder.with_suffix(".new")
     shutil.rmtree(draft, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
-    draft.mkdir()
     print(f"Fetching {expected} jars …", file=sys.stderr)
+    retrieve(listed, draft, instead)
+    _check(draft, sums_file(listed), instead)
+    draft.rename(folder)
+
+
+def retrieve(listed: Path, folder: Path, instead: str = "") -> list[Path]:
+    """The jars of a list, as Ivy brings them into a new folder; nothing is compared with their sums.
+
+    Args:
+        listed: a file of Ivy's, which names all jars.
+        folder: which is made.
+        instead: what else an error advises.
+
+    Raises:
+        ServerError: they could not be fetched.
+    """
+    folder.mkdir()
     (ivy,) = (spark_home() / "jars").glob("ivy-*.jar")
-    pattern = f"{draft}/[artifact]-[revision].[ext]"
+    pattern = f"{folder}/[artifact]-[revision].[ext]"
     command = [java_command(), "-jar", str(ivy), "-warn", "-ivy", str(listed), "-retrieve", pattern]
     done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0 or len(list(draft.glob("*.jar"))) != expected:
+    found = sorted(folder.glob("*.jar"))
+    if done.returncode != 0 or len(found) != listed.read_text().count("<dependency "):
         said = (done.stdout + done.stderr).strip().splitlines()
         raise ServerError(
             f"The jars could not be fetched: {' '.join(said[-5:])} Mend that and try again{instead}."
         )
-    draft.rename(folder)
+    return found
+
+
+def sums(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each jar in a folder, by the file's name."""
+    return {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in sorted(folder.glob("*.jar"))}
+
+
+def listed_sums(file: Path) -> dict[str, str]:
+    """What a file of `sha256sum` says, by the names of files."""
+    return {name: digest for digest, name in (line.split() for line in file.read_text().splitlines())}
+
+
+def _check(folder: Path, file: Path, instead: str) -> None:
+    found, expected = sums(folder), listed_sums(file)
+    for name in sorted(found.keys() | expected.keys()):
+        if name not in expected or name not in found:
+            which = "fetched and has no line" if name in found else "not fetched and has a line"
+            raise ServerError(f"The jar {name} was {which} in {file}. Install acker again.")
+        if found[name] != expected[name]:
+            raise ServerError(
+                f"The jar {name} is not the one that acker was tested with: its SHA-256 is {found[name]}, "
+                f"and {file} has {expected[name]}. Nothing was installed. Find out where Ivy had the jar "
+                f"from, delete it in Ivy's cache (~/.ivy2/cache) and try again{instead}."
+            )
 
 
 @contextlib.contextmanager

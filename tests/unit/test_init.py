@@ -20,6 +20,7 @@ FILES = [
     "pipeline/bakery.py",
     "pipeline/input/monday.json",
     "pyproject.toml",
+    "requirements-production.txt",
     "requirements.txt",
     "tests/test_bakery.py",
 ]
@@ -97,9 +98,9 @@ FROM_GIT = {"url": "https://host/acker.git", "vcs_info": {"vcs": "git", "commit_
 @pytest.mark.parametrize(
     ("direct_url", "line"),
     [
-        (None, "acker[airflow,testing]==0.1.0"),
-        (json.dumps({"url": "file:///src/acker"}), "acker[airflow,testing] @ file:///src/acker"),
-        (json.dumps(FROM_GIT), "acker[airflow,testing] @ git+https://host/acker.git@1f"),
+        (None, "acker[airflow]==0.1.0"),
+        (json.dumps({"url": "file:///src/acker"}), "acker[airflow] @ file:///src/acker"),
+        (json.dumps(FROM_GIT), "acker[airflow] @ git+https://host/acker.git@1f"),
     ],
 )
 def test_a_project_requires_the_library_from_where_it_came(direct_url, line):
