@@ -27,6 +27,9 @@ case "$*" in
   *) fail "scripts/setup.sh knows the option --production, and was given $*. Call it with that or with none." ;;
 esac
 
+# What a link points to would be emptied with it.
+[[ -L .venv ]] && fail ".venv is a link to $(readlink .venv). Remove the link, so that an environment can be made here."
+
 # The stamp is written last, and names the tree that it is for: a virtual environment cannot be moved.
 stamp=".venv/.complete"
 stamped="$PWD${1:+ $1}"

@@ -8,10 +8,12 @@ import logging
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
+from structlog.contextvars import bound_contextvars
 
 from acker.batches.batch import give_up
 from acker.batches.holds import check_not_held, newest_hold, reason_of
@@ -73,7 +75,16 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
 
     one = cache(connect or connected)  # session of the run and of the acker's tasks
     tasks = acker_tasks(settings.acker_tasks, settings.fold_rows, one)
-    return Run(found, store, one, tasks=tasks, hold=hold, on_step=_log_step)
+    run_id = uuid4().hex
+    return Run(
+        found,
+        store,
+        one,
+        tasks=tasks,
+        hold=hold,
+        on_step=partial(_log_step, found.name, run_id),
+        run_id=run_id,
+    )
 
 
 def _opened(topology: str, settings: Settings) -> tuple[Topology, Store]:
@@ -94,8 +105,12 @@ def _kafka_connection(name: str) -> dict[str, Any] | None:
         return None
 
 
-def _log_step(step: Step) -> None:
-    log.info(describe(step))
+def _log_step(topology: str, run_id: str, step: Step) -> None:
+    """Tell a step, in words and as fields of the line."""
+    number = "fold" if step.component == "acker" or step.name == "published" else "batch"
+    fields = {"topology": topology, "run": run_id, "component": step.component, number: step.number}
+    with bound_contextvars(**fields, step=step.name):  # as Airflow's own lines have theirs
+        log.info(describe(step))
 
 
 def read_source(run: Run, spout: str) -> Counts:

@@ -19,6 +19,7 @@ from acker.core.schemas import component_of, stream
 from acker.journal.batch import Batch
 from acker.journal.journal import Journal
 from acker.spark.streams import append, stamped, tuples, user_columns
+from acker.spark.tags import tagged
 
 GroupingKind = Literal["shuffle", "fields", "global", "all"]
 BadRows = Mapping[int, str]  # root -> why a row of it raises
@@ -133,17 +134,21 @@ class Component(Stream, ABC):
                 messages.
             PySparkException: an error that no message causes.
         """
+        batch = work.batch
         bad: BadRows = {}
-        while True:
-            with telling_who("Spout" if self.is_spout else "Bolt", self.name):
-                table = work.journal.open(stream(self.name))
-                rows = stamped(self.rows(work, bad), table, self.name, work.batch.number)
-            try:
-                append(rows, work.journal.store, self.name, work.batch.number)
-            except PySparkException as error:
-                bad = self.find_bad_rows(work, bad, error)
-            else:
-                return
+        with tagged(
+            work.spark, topology=work.topology, component=self.name, batch=batch.number, run=batch.run_id
+        ):
+            while True:
+                with telling_who("Spout" if self.is_spout else "Bolt", self.name):
+                    table = work.journal.open(stream(self.name))
+                    rows = stamped(self.rows(work, bad), table, self.name, batch.number)
+                try:
+                    append(rows, work.journal.store, self.name, batch.number)
+                except PySparkException as error:
+                    bad = self.find_bad_rows(work, bad, error)
+                else:
+                    return
 
     @abstractmethod
     def rows(self, work: "Work", bad: BadRows) -> DataFrame:

@@ -19,6 +19,7 @@ from acker.journal.downstream import downstream_batches
 from acker.journal.journal import Journal
 from acker.spark.delta import read_files
 from acker.spark.streams import tuples
+from acker.spark.tags import tagged
 from acker.targets.base import Changes, Publisher, published_fold
 from acker.topology.topology import Publication, Topology
 
@@ -55,7 +56,9 @@ def publish_stream(run: Run, publication: Publication) -> int:
     folds = _unpublished(run.topology, journal, publication)
     for acked in folds:
         run.hold()
-        publication.target.apply(run.spark, _changes(run, journal, publication, acked))
+        name, publishes = run.topology.name, publication.stream
+        with tagged(run.spark, topology=name, publishes=publishes, fold=acked.fold, run=run.run_id):
+            publication.target.apply(run.spark, _changes(run, journal, publication, acked))
         run.emit_progress("published", publication.stream, acked.fold)
     return len(folds)
 

@@ -13,7 +13,7 @@ from tests.cluster.project import BATCH, DOWN, GONE, Project, counted, ids
 from tests.kit.object_store import BUCKET
 
 
-@pytest.mark.thorough
+@pytest.mark.extended
 def test_words_are_counted_here(here: tuple[Any, ...]) -> None:
     counts, ledger = here
     assert counts == counted()
@@ -22,8 +22,10 @@ def test_words_are_counted_here(here: tuple[Any, ...]) -> None:
     assert states.count("failed") == len(ids()) // GONE + BATCH // DOWN  # in the first cycle's batch
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("tasks", [1, 4])
+@pytest.mark.parametrize(
+    "tasks",
+    [pytest.param(1, marks=pytest.mark.thorough), pytest.param(4, marks=pytest.mark.extended)],
+)
 def test_a_cluster_with_its_tables_on_s3_leaves_what_one_machine_leaves(
     tasks: int, here: tuple[Any, ...], cluster: Cluster, s3: dict[str, str], tmp_path: Path
 ) -> None:

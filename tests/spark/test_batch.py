@@ -102,3 +102,19 @@ def test_a_batch_is_taken_once_it_is_logged_and_not_before(place):
     assert run_bolt(run, kept) == 0
     run_spout(run, numbers)
     assert run_bolt(run, kept) == 1
+
+
+def test_jobs_of_spark_are_tagged_with_what_they_are_for(place):
+    told = []
+    topology = Topology("tagged")
+    numbers = topology.spout("numbers", DeltaSpout(place.add("numbers", id=[1]), key="id"))
+
+    @topology.bolt(numbers)
+    def same(tuples):
+        told.append({*tuples.sparkSession.getTags()})
+        return tuples
+
+    run = place.run(topology)
+    run_cycle(run)
+    assert told == [{"topology=tagged", "component=same", "batch=1", f"run={run.run_id}"}]
+    assert run.spark.getTags() == set()
