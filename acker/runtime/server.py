@@ -377,6 +377,7 @@ def _command(settings: Settings, port: int, options: Sequence[str]) -> list[str]
         "spark.connect.grpc.binding.address": settings.server_address,
         "spark.connect.grpc.binding.port": str(port),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.hadoop.fs.permissions.umask-mode": f"{settings.umask:03o}",  # Hadoop has one of its own, 022
     }
     confs |= _cluster_confs(settings) if settings.is_on_cluster else _LOCAL_CONFS
     confs |= _s3_confs() if settings.is_on_s3 else {}

@@ -199,6 +199,9 @@ def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airf
     hold.unlink()
     assert airflow.finish("run", run) == "success"
     assert airflow.tasks("run", run)["squared"] == ("success", 2)
+    told = airflow.stack.api("GET", f"dags/squares.run/dagRuns/{run}/taskInstances/squared/logs/2")["content"]
+    (logged,) = [line for line in told if line.get("step") == "logged"]
+    assert (logged["topology"], logged["component"], logged["batch"]) == ("squares", "squared", 1)
 
     # The acker runs by itself, since events were logged. The monitor tells of the dead letter, each time.
     wait_for(lambda: states(airflow) == {"acked": 3, "dead_letter": 1})
