@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_topologies", "dags"]
 
-KINDS = ("run", "acker", "replay", "maintain")
+KINDS = ("run", "acker", "retry", "replay", "maintain")
 
 log = logging.getLogger(__name__)
 

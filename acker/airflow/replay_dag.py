@@ -1,12 +1,13 @@
-"""`<topology>.replay`: emits messages again, those that are due by itself, others by hand from a form."""
+"""`<topology>.replay`: emits messages again that a person chooses in a form."""
 
+from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from acker.airflow.wiring import SETTINGS, dag_of, due, events, replayed, spark_task
+from acker.airflow.wiring import SETTINGS, dag_of, events, replayed, spark_task
 from acker.core.events import SELECTABLE
 from acker.core.quoting import markdown_code
 from acker.runtime.manifest import Manifest
@@ -23,13 +24,14 @@ Rejecting leaves every message as it is.
 """
 
 DOC = """\
-Emits messages of `{name}` again. Started by itself, or with no state chosen, it takes those whose next
-attempt is due. **To replay by hand**, trigger it and choose states in the form; messages in flight are
-left alone. Of acked messages the published rows are replaced once the new attempt is acked.
+Emits messages of `{name}` again that a person chooses: trigger it and fill in the form. Messages in flight
+are left alone. Of acked messages the published rows are replaced once the new attempt is acked. What is due
+is emitted by `{name}.retry`.
 
 A dry run emits nothing, and lists the first messages in the log of the task `select`.
 
-A replay of more than {limit:,} messages waits for a person's approval. Who asked for what and why is kept
+A replay of more than {limit:,} messages waits for a person's approval, and is rejected if nobody answers in
+{hours} hours. Who asked for what and why is kept
 in the table `replay_requests`.
 
 **When a task fails** try it again: what was planned is finished, and no attempt is emitted twice.
@@ -38,15 +40,17 @@ in the table `replay_requests`.
 
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
-    doc = DOC.format(name=manifest.name, limit=SETTINGS.approval_limit)
+    doc = DOC.format(name=manifest.name, limit=SETTINGS.approval_limit, hours=SETTINGS.approval_hours)
     # One run may wait for a person while others go on; they emit one after the other.
     options = {"params": form(manifest), "user_defined_filters": {"as_code": markdown_code}}
-    with dag_of(manifest, "replay", [due(manifest)], doc, **options, max_active_runs=16) as dag:
+    with dag_of(manifest, "replay", None, doc, **options, max_active_runs=16) as dag:
         select = _select_task(manifest)
         approve = ApprovalOperator(
             task_id="approve",
             subject=f"Replay {MATCHED} messages of {manifest.name}?",
             body=CHOSEN,
+            response_timeout=timedelta(hours=SETTINGS.approval_hours),
+            defaults=ApprovalOperator.REJECT,
         )
         emit = _emit_task(manifest)
         select >> [approve, emit]
@@ -61,10 +65,11 @@ def form(manifest: Manifest) -> dict[str, Param]:
     return {
         "states": Param(
             None,
-            type=["null", "array"],
+            type="array",
             items={"type": "string", "enum": STATES},
+            minItems=1,
             examples=STATES,
-            description="Choose by each message's newest state. None: those whose next attempt is due.",
+            description="Choose by each message's newest state.",
         ),
         "spout": Param(
             None,
@@ -121,8 +126,6 @@ def _select_task(manifest: Manifest) -> Any:
             counts = tasks.match(manifest.name, params)
         except AckerError as error:
             raise AirflowFailException(str(error)) from error
-        if not counts:  # what is due
-            return "emit"
         context["ti"].xcom_push(key="matched", value=counts["matched"])
         tasks.log.info("%s messages match; %s more are in flight.", counts["matched"], counts["in_flight"])
         if "unseen" in counts:
