@@ -28,7 +28,8 @@ Emits messages of `{name}` again that a person chooses: trigger it and fill in t
 are left alone. Of acked messages the published rows are replaced once the new attempt is acked. What is due
 is emitted by `{name}.retry`.
 
-A dry run emits nothing, and lists the first messages in the log of the task `select`.
+What the form selects is recorded by the task `select`, and just that is emitted, whatever matches later. The
+log of `select` lists the first messages. A dry run records and emits nothing.
 
 A replay of more than {limit:,} messages waits for a person's approval, and is rejected if nobody answers in
 {hours} hours. Who asked for what and why is kept
@@ -114,17 +115,22 @@ def form(manifest: Manifest) -> dict[str, Param]:
 
 def _select_task(manifest: Manifest) -> Any:
     @task.branch(
-        task_id="select", doc_md="Counts what the form selects, and asks for approval if it is much."
+        task_id="select",
+        doc_md="Records what the form selects, and asks for approval if it is much. A dry run only counts.",
     )
     def select() -> str | None:
         from acker.airflow import tasks
-        from acker.core.errors import AckerError
+        from acker.core.errors import SettingsError, TopologyError, UnknownMessage
 
         context = get_current_context()
-        params = context["params"]
+        params, dag_run = context["params"], context["dag_run"]
         try:
-            counts = tasks.match(manifest.name, params)
-        except AckerError as error:
+            if params["dry_run"]:
+                counts = tasks.count_requested(manifest.name, params)
+            else:
+                who = dag_run.triggering_user_name or "airflow"
+                counts = tasks.request_by_hand(tasks.open_run(manifest.name), params, who, dag_run.run_id)
+        except (SettingsError, TopologyError, UnknownMessage) as error:
             raise AirflowFailException(str(error)) from error
         context["ti"].xcom_push(key="matched", value=counts["matched"])
         tasks.log.info("%s messages match; %s more are in flight.", counts["matched"], counts["in_flight"])
@@ -140,11 +146,15 @@ def _select_task(manifest: Manifest) -> Any:
 def _emit_task(manifest: Manifest) -> Any:
     def step(connect: Any) -> dict[str, int]:
         from acker.airflow import tasks
+        from acker.core.errors import SettingsError, TopologyError
 
         context = get_current_context()
-        run, params, dag_run = tasks.open_run(manifest.name, connect), context["params"], context["dag_run"]
-        who = dag_run.triggering_user_name or "airflow"
-        return tasks.replay_by_hand(run, params, who, dag_run.run_id)
+        most = None if _is_approved(context) else SETTINGS.approval_limit
+        try:
+            run = tasks.open_run(manifest.name, connect)
+            return tasks.emit_requested(run, context["dag_run"].run_id, most)
+        except (SettingsError, TopologyError) as error:
+            raise AirflowFailException(str(error)) from error
 
     return spark_task(
         "emit",
@@ -152,4 +162,11 @@ def _emit_task(manifest: Manifest) -> Any:
         outlets=[events(manifest), replayed(manifest)],
         max_active_tis_per_dag=1,
         trigger_rule="none_failed_min_one_success",
+        doc_md="Emits what `select` has recorded, and nothing that matches since.",
     )
+
+
+def _is_approved(context: Any) -> bool:
+    """Whether a person has approved, and not only marked the task as one that has succeeded."""
+    answer = context["ti"].xcom_pull(task_ids="approve")
+    return answer is not None and answer["chosen_options"] == [ApprovalOperator.APPROVE]
