@@ -43,7 +43,7 @@ def measure_minute(spark: SparkSession, folder: Path, rounds: int) -> Figure:
 
 
 def _pause(stack: Stack, is_paused: bool) -> None:
-    for kind in ("run", "acker", "replay", "monitor", "maintain"):
+    for kind in ("run", "acker", "retry", "replay", "monitor", "maintain"):
         stack.api("PATCH", f"dags/{NAME}.{kind}", {"is_paused": is_paused})
     time.sleep(_PAUSE_SECONDS)
 

@@ -126,7 +126,9 @@ class Soak:
         self.task("replay", tasks.replay_due)
         if self.cycle % REPLAY_EVERY == 0:
             form = FORM | {"states": ["dead_letter"], "why": "soak"}
-            self.task("replay", lambda run: tasks.replay_by_hand(run, form, "soak", f"soak{self.cycle}"))
+            request = f"soak{self.cycle}"
+            self.task("replay", lambda run: tasks.request_by_hand(run, form, "soak", request), spark=False)
+            self.task("replay", lambda run: tasks.emit_requested(run, request))
         if self.cycle % MAINTAIN_EVERY == 0:
             for step in (tasks.trim, tasks.compact, tasks.vacuum):
                 self.task(step.__name__, step)

@@ -38,7 +38,7 @@ def _fold_task(manifest: Manifest) -> Any:
 
 
 def _due_task(manifest: Manifest, counts: Any) -> Any:
-    @task(task_id="due", outlets=[due(manifest)], doc_md=f"Starts `{manifest.name}.replay` if there are any.")
+    @task(task_id="due", outlets=[due(manifest)], doc_md=f"Starts `{manifest.name}.retry` if there are any.")
     def are_due(counts: dict[str, int]) -> dict[str, int]:
         if not counts["due"]:
             raise AirflowSkipException("No message is due.")

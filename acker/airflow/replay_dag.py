@@ -1,12 +1,13 @@
-"""`<topology>.replay`: emits messages again, those that are due by itself, others by hand from a form."""
+"""`<topology>.replay`: emits messages again that a person chooses in a form."""
 
+from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from acker.airflow.wiring import SETTINGS, dag_of, due, events, replayed, spark_task
+from acker.airflow.wiring import SETTINGS, dag_of, events, replayed, spark_task
 from acker.core.events import SELECTABLE
 from acker.core.quoting import markdown_code
 from acker.runtime.manifest import Manifest
@@ -23,13 +24,15 @@ Rejecting leaves every message as it is.
 """
 
 DOC = """\
-Emits messages of `{name}` again. Started by itself, or with no state chosen, it takes those whose next
-attempt is due. **To replay by hand**, trigger it and choose states in the form; messages in flight are
-left alone. Of acked messages the published rows are replaced once the new attempt is acked.
+Emits messages of `{name}` again that a person chooses: trigger it and fill in the form. Messages in flight
+are left alone. Of acked messages the published rows are replaced once the new attempt is acked. What is due
+is emitted by `{name}.retry`.
 
-A dry run emits nothing, and lists the first messages in the log of the task `select`.
+What the form selects is recorded by the task `select`, and just that is emitted, whatever matches later. The
+log of `select` lists the first messages. A dry run records and emits nothing.
 
-A replay of more than {limit:,} messages waits for a person's approval. Who asked for what and why is kept
+A replay of more than {limit:,} messages waits for a person's approval, and is rejected if nobody answers in
+{hours} hours. Who asked for what and why is kept
 in the table `replay_requests`.
 
 **When a task fails** try it again: what was planned is finished, and no attempt is emitted twice.
@@ -38,15 +41,17 @@ in the table `replay_requests`.
 
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
-    doc = DOC.format(name=manifest.name, limit=SETTINGS.approval_limit)
+    doc = DOC.format(name=manifest.name, limit=SETTINGS.approval_limit, hours=SETTINGS.approval_hours)
     # One run may wait for a person while others go on; they emit one after the other.
     options = {"params": form(manifest), "user_defined_filters": {"as_code": markdown_code}}
-    with dag_of(manifest, "replay", [due(manifest)], doc, **options, max_active_runs=16) as dag:
+    with dag_of(manifest, "replay", None, doc, **options, max_active_runs=16) as dag:
         select = _select_task(manifest)
         approve = ApprovalOperator(
             task_id="approve",
             subject=f"Replay {MATCHED} messages of {manifest.name}?",
             body=CHOSEN,
+            response_timeout=timedelta(hours=SETTINGS.approval_hours),
+            defaults=ApprovalOperator.REJECT,
         )
         emit = _emit_task(manifest)
         select >> [approve, emit]
@@ -61,10 +66,11 @@ def form(manifest: Manifest) -> dict[str, Param]:
     return {
         "states": Param(
             None,
-            type=["null", "array"],
+            type="array",
             items={"type": "string", "enum": STATES},
+            minItems=1,
             examples=STATES,
-            description="Choose by each message's newest state. None: those whose next attempt is due.",
+            description="Choose by each message's newest state.",
         ),
         "spout": Param(
             None,
@@ -109,20 +115,23 @@ def form(manifest: Manifest) -> dict[str, Param]:
 
 def _select_task(manifest: Manifest) -> Any:
     @task.branch(
-        task_id="select", doc_md="Counts what the form selects, and asks for approval if it is much."
+        task_id="select",
+        doc_md="Records what the form selects, and asks for approval if it is much. A dry run only counts.",
     )
     def select() -> str | None:
         from acker.airflow import tasks
-        from acker.core.errors import AckerError
+        from acker.core.errors import SettingsError, TopologyError, UnknownMessage
 
         context = get_current_context()
-        params = context["params"]
+        params, dag_run = context["params"], context["dag_run"]
         try:
-            counts = tasks.match(manifest.name, params)
-        except AckerError as error:
+            if params["dry_run"]:
+                counts = tasks.count_requested(manifest.name, params)
+            else:
+                who = dag_run.triggering_user_name or "airflow"
+                counts = tasks.request_by_hand(tasks.open_run(manifest.name), params, who, dag_run.run_id)
+        except (SettingsError, TopologyError, UnknownMessage) as error:
             raise AirflowFailException(str(error)) from error
-        if not counts:  # what is due
-            return "emit"
         context["ti"].xcom_push(key="matched", value=counts["matched"])
         tasks.log.info("%s messages match; %s more are in flight.", counts["matched"], counts["in_flight"])
         if "unseen" in counts:
@@ -137,11 +146,15 @@ def _select_task(manifest: Manifest) -> Any:
 def _emit_task(manifest: Manifest) -> Any:
     def step(connect: Any) -> dict[str, int]:
         from acker.airflow import tasks
+        from acker.core.errors import SettingsError, TopologyError
 
         context = get_current_context()
-        run, params, dag_run = tasks.open_run(manifest.name, connect), context["params"], context["dag_run"]
-        who = dag_run.triggering_user_name or "airflow"
-        return tasks.replay_by_hand(run, params, who, dag_run.run_id)
+        most = None if _is_approved(context) else SETTINGS.approval_limit
+        try:
+            run = tasks.open_run(manifest.name, connect)
+            return tasks.emit_requested(run, context["dag_run"].run_id, most)
+        except (SettingsError, TopologyError) as error:
+            raise AirflowFailException(str(error)) from error
 
     return spark_task(
         "emit",
@@ -149,4 +162,11 @@ def _emit_task(manifest: Manifest) -> Any:
         outlets=[events(manifest), replayed(manifest)],
         max_active_tis_per_dag=1,
         trigger_rule="none_failed_min_one_success",
+        doc_md="Emits what `select` has recorded, and nothing that matches since.",
     )
+
+
+def _is_approved(context: Any) -> bool:
+    """Whether a person has approved, and not only marked the task as one that has succeeded."""
+    answer = context["ti"].xcom_pull(task_ids="approve")
+    return answer is not None and answer["chosen_options"] == [ApprovalOperator.APPROVE]

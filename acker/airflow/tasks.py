@@ -6,7 +6,7 @@ step returns counts, which are empty where there was nothing to do.
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any
@@ -20,7 +20,7 @@ from acker.batches.holds import check_not_held, newest_hold, reason_of
 from acker.batches.progress import Step, describe
 from acker.batches.run import Run, utc_now
 from acker.components.base import Component
-from acker.core.errors import BatchHeld
+from acker.core.errors import BatchHeld, SettingsError
 from acker.core.lease import Lease
 from acker.core.ledger import fold_counts, live_counts
 from acker.core.store import Store
@@ -31,7 +31,9 @@ from acker.operations import cycle, replay
 from acker.operations import fold as acking
 from acker.operations.cycle import room_for_new, run_spout
 from acker.operations.fields import Fields, text_in
+from acker.operations.matching import Listed
 from acker.operations.publish import publish_stream
+from acker.operations.requests import read_request
 from acker.operations.selection import Selection
 from acker.operations.trim import trim_events, trim_streams
 from acker.reports import health
@@ -228,37 +230,60 @@ def replay_due(run: Run) -> Counts:
     return {"messages": messages} if messages else {}
 
 
-def match(topology: str, form: Fields) -> Counts:
-    """What a manual replay would emit, of which the first messages go into the task's log. Without Spark.
-
-    The counts are empty where the form asks for what is due, and not for a dry run.
-
-    Raises:
-        SettingsError: the form asks for what cannot be.
-        TopologyError: acked messages are chosen and a published aggregate cannot take them back.
-    """
+def count_requested(topology: str, form: Fields) -> Counts:
+    """What a replay by hand would emit. It records nothing; see `request_by_hand`."""
     found, store = _opened(topology, Settings.from_env())
-    selection = Selection.parse(form, found)
-    if selection is None and not form.get("dry_run"):
-        return {}
-    counted = replay.dry_run(found, store, selection, utc_now())
-    for each in counted.messages:
-        log.info("%s, %s: %s", each.message, each.state, each.reason or "acked")
+    counted = replay.dry_run(found, store, _selection(form, found), utc_now())
+    _log_listed(counted.messages)
     return {name: count for name, count in counted.counts.items() if name != "replayed"}
 
 
-def replay_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) -> Counts:
-    """Emit the messages that a form selects, or those that are due where it selects none.
+def request_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) -> Counts:
+    """Record what a replay by hand is to emit, of which the first messages go into the task's log.
 
-    The same request again emits nothing more. A form that asks for a dry run emits nothing at all.
+    It needs no Spark. The same request again is what it was the first time.
+
+    Raises:
+        SettingsError: the form asks for what cannot be, or the request was made with another form.
+        TopologyError: acked messages are chosen and a published aggregate cannot take them back.
     """
-    if form.get("dry_run"):
-        return {}
-    selection = Selection.parse(form, run.topology)
+    selection, why = _selection(form, run.topology), text_in(form, "why") or ""
+    found, request = replay.request_by_hand(run, selection, why, requested_by, request_id)
+    _log_listed(found.listed)
+    unseen = {"unseen": found.unseen} if found.unseen else {}
+    return {"matched": request.matched, "in_flight": found.in_flight, **unseen}
+
+
+def _selection(form: Fields, topology: Topology) -> Selection:
+    selection = Selection.parse(form, topology)
     if selection is None:
-        return replay_due(run)
-    done = replay.replay_by_hand(run, selection, text_in(form, "why") or "", requested_by, request_id)
-    return {"messages": done.replayed} if done.replayed else {}
+        raise SettingsError(f"Choose states. What is due is emitted by the DAG {topology.name}.retry.")
+    return selection
+
+
+def _log_listed(messages: Iterable[Listed]) -> None:
+    for each in messages:
+        log.info("%s, %s: %s", each.message, each.state, each.reason or "acked")
+
+
+def emit_requested(run: Run, request_id: str, most: int | None = None) -> Counts:
+    """Emit what a request has recorded and nobody has emitted since. Again it emits nothing more.
+
+    Args:
+        most: refuse a request of more messages; None: somebody has approved it.
+
+    Raises:
+        SettingsError: it is of more.
+        StoreError: there is no such request.
+    """
+    request = read_request(run.store, request_id)
+    if most is not None and request.matched > most:
+        raise SettingsError(
+            f"The request is of {request.matched:,} messages, and nobody has approved it. More than the "
+            f"{most:,} of PIPELINE_APPROVAL_LIMIT need that."
+        )
+    messages = replay.emit_requested(run, request)
+    return {"messages": messages} if messages else {}
 
 
 def waits_for(topology: str, kind: str) -> list[str]:

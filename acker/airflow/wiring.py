@@ -34,7 +34,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 DESCRIPTIONS = {
     "run": "Runs the spouts, the bolts, and publishes what is complete.",
     "acker": "Decides what became of each message.",
-    "replay": "Emits messages again: those that are due, or by hand from a form.",
+    "retry": "Emits the messages again whose next attempt is due.",
+    "replay": "Emits messages again that a person chooses in a form.",
     "monitor": "Tells what is late, too much, or was given up.",
     "maintain": "Trims, compacts and vacuums the tables, and audits.",
 }

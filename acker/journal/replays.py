@@ -1,4 +1,4 @@
-"""The messages of planned replays, rows of a table. They are recorded before the plan that names them.
+"""The messages of replays, rows of a table. They are recorded before the plan or the request that names them.
 
 A plan in the journal is a line of JSON, which everybody who reads the journal parses. Messages may be
 millions.
@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 
 from acker.core.checksums import checksum_of_replay
-from acker.core.delta import RECOVERY_HINT, append_new, files_of
+from acker.core.delta import RECOVERY_HINT, append_new, append_rows, files_of
 from acker.core.errors import StoreError
-from acker.core.messages import POSITION
+from acker.core.messages import MESSAGE, POSITION
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import REPLAYS, SCHEMAS
 from acker.core.store import Store
@@ -36,15 +36,42 @@ def record_replay(store: Store, spout: str, messages: pl.DataFrame, request_id: 
         StoreError: they could not be recorded.
     """
     plan = uuid.uuid4().hex
-    rows = messages.with_columns(plan=pl.lit(plan), request_id=pl.lit(request_id), spout=pl.lit(spout))
-    found = rows.select(pl.col(name).cast(kind) for name, kind in _COLUMNS.items())
-    append_new(store.require(REPLAYS), found.to_arrow().cast(SCHEMAS[REPLAYS].arrow()))
+    found = _rows(plan, request_id, messages.with_columns(spout=pl.lit(spout)))
+    append_new(store.require(REPLAYS), _arrow(found))
     checksum, highest, replaces = found.select(
         checksum_of_replay(),
         pl.col("attempt").max().alias("highest"),
         pl.col("replaces").is_not_null().any().alias("any"),
     ).row(0)
     return Replay(plan, found.height, checksum, highest, replaces)
+
+
+def record_requested(store: Store, plan: str, request_id: str, messages: pl.DataFrame) -> None:
+    """Record which messages a request has chosen; once for each `plan`, however often it is called.
+
+    Args:
+        messages: columns as in `EMISSIONS`, and `spout`.
+
+    Raises:
+        StoreError: they could not be recorded.
+    """
+    append_rows(store.require(REPLAYS), _arrow(_rows(plan, request_id, messages)), plan, 1)
+
+
+def _rows(plan: str, request_id: str | None, messages: pl.DataFrame) -> pl.DataFrame:
+    rows = messages.with_columns(plan=pl.lit(plan), request_id=pl.lit(request_id))
+    return rows.select(pl.col(name).cast(kind) for name, kind in _COLUMNS.items())
+
+
+def _arrow(rows: pl.DataFrame) -> pa.Table:
+    return rows.to_arrow().cast(SCHEMAS[REPLAYS].arrow())
+
+
+def recorded(store: Store, plan: str) -> pl.DataFrame:
+    """The messages that are recorded under a plan, with their spout."""
+    files = files_of(store.require(REPLAYS), f"plan = '{plan}'")
+    mine = scan(files, _COLUMNS).filter(pl.col("plan") == plan)
+    return collect(mine.select(*MESSAGE, "attempt", "replaces"), lambda: files)
 
 
 def messages_of(store: Store, batch: Batch) -> pl.DataFrame:
@@ -56,11 +83,7 @@ def messages_of(store: Store, batch: Batch) -> pl.DataFrame:
     planned = batch.replay
     if planned.listed:
         return pl.DataFrame(planned.listed, EMISSIONS, orient="row")
-    table = store.require(REPLAYS)
-    files = files_of(table, f"plan = '{planned.plan}'")
-    rows = scan(files, _COLUMNS)
-    mine = rows.filter(pl.col("plan") == planned.plan).select(*EMISSIONS)
-    found = collect(mine, lambda: files)
+    found = recorded(store, planned.plan).select(EMISSIONS.names())
     if (found.height, found.select(checksum_of_replay()).item()) != (planned.count, planned.checksum):
         raise StoreError(
             f"{store.path(REPLAYS)} has {found.height:,} messages of batch {batch.number} of "

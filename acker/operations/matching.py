@@ -26,6 +26,7 @@ MOST_LISTED = 20  # messages of a dry run that are listed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NONE = pl.DataFrame(schema={"spout": pl.String(), **EMISSIONS, "group": pl.Int64()})
+_COLUMNS = (*MESSAGE, "state", "attempt", "component", "reason", "joined")
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,13 @@ def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
     _check_names(topology, fold, selection)
     spouts = [spout.name for spout in topology.spouts]  # one that is gone emits nothing
     mine = pl.col("spout").is_in(spouts) & _condition(selection)
-    columns = [*MESSAGE, "state", "attempt", "component", "reason", "joined"]
     holds = _where(snapshot, selection)
 
     def newest(rows: pl.LazyFrame, states: Sequence[State]) -> pl.LazyFrame:
         found = rows.filter(mine & pl.col("state").is_in(states))
         if selection.positions:
             found = found.join(_positions(selection), on=POSITION, how="semi")
-        of_messages = newest_of(fold, found).select(columns)
+        of_messages = newest_of(fold, found).select(_COLUMNS)
         return of_messages if holds is None else of_messages.join(holds, on=POSITION, how="left")
 
     pending = newest(live_rows(fold), [State.PENDING])
@@ -99,20 +99,50 @@ def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
         pending, settled = (rows.filter("holds").drop("holds") for rows in (pending, settled))
     ordered = settled.sort(MESSAGE)
     chosen = collect(ordered if selection.limit is None else ordered.head(selection.limit))
-    trim = newest_trim(snapshot.store)
-    chosen = _with_acked(fold, trim, chosen)
-    partners = _partners(topology, fold, trim, chosen)
-    emitted = pl.concat([chosen, partners.filter(pl.col("state") != State.PENDING)]).with_columns(
-        # A retrying row names the attempt to come, every other one the attempt that was.
-        pl.col("attempt") + (pl.col("state") != State.RETRYING).cast(pl.Int32)
-    )
+    return _matched(_emitted(topology, snapshot, fold, chosen), _count(pending), unseen)
+
+
+def select_recorded(topology: Topology, snapshot: Snapshot, recorded: pl.DataFrame) -> Matched:
+    """Find those of some messages that stand where they stood when a selection found them.
+
+    Left out is what is in flight, what was emitted again meanwhile, and what settled together with a message
+    that is not among them: that would have to be emitted as well.
+
+    Args:
+        recorded: messages with the attempt to come.
+    """
+    fold = snapshot.fold
+    if fold is None:
+        return Matched()
+    spouts = [spout.name for spout in topology.spouts]
+    mine = current_rows(fold).filter(pl.col("spout").is_in(spouts))
+    newest = newest_of(fold, mine.join(recorded.lazy(), on=MESSAGE, how="semi"))
+    chosen = newest.filter(pl.col("state") != State.PENDING).select(_COLUMNS).sort(MESSAGE)
+    found = _emitted(topology, snapshot, fold, collect(chosen))
+    key = [*MESSAGE, "attempt"]
+    others = found.join(recorded, on=key, how="anti")["group"].drop_nulls()
+    is_whole = ~pl.col("group").is_in(others.implode()).fill_null(False)
+    return _matched(found.join(recorded, on=key, how="semi", maintain_order="left").filter(is_whole))
+
+
+def _matched(emitted: pl.DataFrame, in_flight: int = 0, unseen: int = 0) -> Matched:
     return Matched(
-        _grouped(emitted).select(_NONE.columns),
-        _count(pending),
-        sum(rows.filter("gone").height for rows in (chosen, partners)),
+        emitted.select(_NONE.columns),
+        in_flight,
+        emitted.filter("gone").height,
         tuple(Listed.of(row) for row in emitted.head(MOST_LISTED).rows(named=True)),
         unseen,
     )
+
+
+def _emitted(topology: Topology, snapshot: Snapshot, fold: Fold, chosen: pl.DataFrame) -> pl.DataFrame:
+    """Chosen messages and their partners, with the attempt to come, `group`, and `gone`."""
+    trim = newest_trim(snapshot.store)
+    chosen = _with_acked(fold, trim, chosen)
+    partners = _partners(topology, fold, trim, chosen).filter(pl.col("state") != State.PENDING)
+    # A retrying row names the attempt to come, every other one the attempt that was.
+    to_come = pl.col("attempt") + (pl.col("state") != State.RETRYING).cast(pl.Int32)
+    return _grouped(pl.concat([chosen, partners]).with_columns(to_come))
 
 
 def _count(rows: pl.LazyFrame) -> int:

@@ -6,32 +6,36 @@ leaves: what it chose may be in the other's batch. Otherwise a second replay of 
 twice.
 """
 
-import json
 import uuid
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from acker.batches.batch import finish
 from acker.batches.plan import plan, plan_all
 from acker.batches.run import Run
 from acker.components.base import Component
-from acker.core.delta import append_rows
 from acker.core.events import State
 from acker.core.ledger import Fold, live_rows
 from acker.core.messages import POSITION
 from acker.core.parquet import collect
-from acker.core.quoting import check_text
-from acker.core.schemas import REPLAY_REQUESTS, SCHEMAS
 from acker.core.snapshot import Snapshot
 from acker.core.store import Store
 from acker.journal.batch import Batch
 from acker.journal.journal import Journal
 from acker.journal.replays import EMISSIONS, messages_of, record_replay
-from acker.operations.matching import MOST_LISTED, Listed, Matched, check_reversible, parted, select
+from acker.operations.matching import (
+    MOST_LISTED,
+    Listed,
+    Matched,
+    check_reversible,
+    parted,
+    select,
+    select_recorded,
+)
+from acker.operations.requests import Request, record_request, requested
 from acker.operations.selection import Selection
 from acker.topology.topology import Topology
 
@@ -147,22 +151,21 @@ def replay_by_hand(
 ) -> Replayed:
     """Record a request and emit the messages again that it chooses; see `plan_by_hand`."""
     matched, batches = plan_by_hand(run, selection, why, requested_by, request_id)
-    for batch in batches:
-        finish(run, batch)
-    replayed = sum(len(batch.replay) for batch in batches)
-    return Replayed(matched.count, matched.in_flight, replayed, matched.unseen)
-
-
-def _match(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matched:
-    matched = select(topology, snapshot, selection)
-    check_reversible(topology, matched)
-    return matched
+    return Replayed(matched.count, matched.in_flight, _finished(run, batches), matched.unseen)
 
 
 def plan_by_hand(
     run: Run, selection: Selection, why: str, requested_by: str, request_id: str | None = None
 ) -> tuple[Matched, list[Batch]]:
-    """Record a request and plan its batches, all of them or none.
+    """Record a request and plan its batches; see `request_by_hand` and `plan_requested`."""
+    matched, request = request_by_hand(run, selection, why, requested_by, request_id)
+    return matched, plan_requested(run, request)
+
+
+def request_by_hand(
+    run: Run, selection: Selection, why: str, requested_by: str, request_id: str | None = None
+) -> tuple[Matched, Request]:
+    """Record a request and the messages that it chooses. It needs no Spark.
 
     Args:
         why: the reason, for the record.
@@ -171,24 +174,59 @@ def plan_by_hand(
 
     Raises:
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
-        SettingsError: a text is not one that the record can hold.
+        SettingsError: a text is not one that the record can hold, or the request was made before with
+            another selection.
     """
-    check_text("The why", why)
-    check_text("The name", requested_by)
+    matched = _match(run.topology, run.snapshot(), selection)
     request_id = request_id or uuid.uuid4().hex
+    request = record_request(
+        run.store, selection, matched.emissions, why, requested_by, request_id, run.clock()
+    )
+    return matched, request
+
+
+def emit_requested(run: Run, request: Request) -> int:
+    """Emit the messages of a request; how many there were. See `plan_requested`."""
+    return _finished(run, plan_requested(run, request))
+
+
+def plan_requested(run: Run, request: Request) -> list[Batch]:
+    """Plan the batches of a request, all of them or none.
+
+    Left out are messages that do not stand any more where they stood when they were recorded, among them
+    those that this request has emitted before.
+
+    Raises:
+        TopologyError: acked messages are chosen and a published aggregate cannot take them back.
+        StoreError: its messages are not those that were recorded.
+    """
+    messages = requested(run.store, request)
     while True:
         journal = _with_nothing_left(run)
-        matched = _match(run.topology, journal, selection)
-        _record(run, selection, matched, why, requested_by, request_id)
+        found = select_recorded(run.topology, journal, messages)
+        check_reversible(run.topology, found)
         planned = {}
-        for (spout,), messages in matched.emissions.group_by("spout", maintain_order=True):
-            parts = parted(_unemitted(journal, spout, messages), run.topology.batch_rows)
-            planned[spout] = [record_replay(run.store, spout, part, request_id) for part in parts]
+        for (spout,), mine in found.emissions.group_by("spout", maintain_order=True):
+            parts = parted(_unemitted(journal, spout, mine), run.topology.batch_rows)
+            planned[spout] = [record_replay(run.store, spout, part, request.request_id) for part in parts]
         if not any(planned.values()):
-            return matched, []
+            return []
         batches = plan_all(run, journal, "replay", planned)
         if batches is not None:  # else another run has planned meanwhile, perhaps these very messages
-            return matched, batches
+            return batches
+
+
+def _finished(run: Run, batches: list[Batch]) -> int:
+    """Finish the batches of replays; how many messages they emit."""
+    for batch in batches:
+        finish(run, batch)
+    return sum(len(batch.replay) for batch in batches)
+
+
+def _match(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matched:
+    matched = select(topology, snapshot, selection)
+    check_reversible(topology, matched)
+    return matched
 
 
 def _with_nothing_left(run: Run) -> Journal:
@@ -203,19 +241,3 @@ def _with_nothing_left(run: Run) -> Journal:
             return journal
         for spout in left:
             finish_unfinished(run, spout)
-
-
-def _record(
-    run: Run, selection: Selection, matched: Matched, why: str, requested_by: str, request_id: str
-) -> None:
-    described: dict[str, Any] = asdict(selection)
-    row = {
-        "request_id": request_id,
-        "requested_by": requested_by,
-        "requested_at": run.clock(),
-        "why": why,
-        "selection": json.dumps(described, default=str),
-        "matched": matched.count,
-    }
-    rows = pa.Table.from_pylist([row], SCHEMAS[REPLAY_REQUESTS].arrow())
-    append_rows(run.store.require(REPLAY_REQUESTS), rows, request_id, 1)

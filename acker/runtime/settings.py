@@ -68,6 +68,8 @@ class Settings:
             version of a table no longer has. Default: 168; at least 24.
         approval_limit: `PIPELINE_APPROVAL_LIMIT`; a manual replay of more messages waits for a person.
             Default: 1000.
+        approval_hours: `PIPELINE_APPROVAL_HOURS`, how long it waits before it counts as rejected.
+            Default: 24.
         monitor_schedule: `PIPELINE_MONITOR_SCHEDULE`, when Airflow looks for what an operator should know, as
             a cron expression in UTC or a preset. Default: every five minutes. What it fails for:
         dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, that nobody has acknowledged. Default: 0.
@@ -114,6 +116,7 @@ class Settings:
     event_retention_hours: int
     file_retention_hours: int
     approval_limit: int
+    approval_hours: int
     dead_letters_allowed: int
     backlog_allowed: int
     acker_late_minutes: int
@@ -175,6 +178,7 @@ class Settings:
             event_retention_hours=number("PIPELINE_EVENT_RETENTION_HOURS", 168),
             file_retention_hours=_file_retention(_KEPT, number(_KEPT, 168)),
             approval_limit=number("PIPELINE_APPROVAL_LIMIT", 1000),
+            approval_hours=positive_number("PIPELINE_APPROVAL_HOURS", 24, environ),
             dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
             backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
             acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),

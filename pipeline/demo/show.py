@@ -32,7 +32,7 @@ from pipeline.wordcount import OUTAGE, topology
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 _POLL_SECONDS = 1.0
 _ONCE_SECONDS = 1800  # ONCE=1 gives up after this
-_KINDS = ("run", "acker", "replay", "maintain")  # which succeed; the monitor tells of dead letters
+_KINDS = ("run", "acker", "retry", "maintain")  # which succeed; the monitor tells of dead letters
 _FORMER = {"failed", "timed_out"}  # attempts that others have followed, or will
 
 
@@ -107,7 +107,7 @@ def watch(
                 said = text
             if settled >= total and _is_done(store, source):
                 # Few lines may all be acked at once, and then nothing is replayed.
-                kinds = [each for each in _KINDS if each != "replay" or history.keys() & _FORMER]
+                kinds = [each for each in _KINDS if each != "retry" or history.keys() & _FORMER]
                 if all(_runs(stack, each) for each in kinds):
                     return True
             if once and time.monotonic() > deadline:

@@ -258,7 +258,7 @@ def test_a_dry_run_only_counts(airflow):
 def test_a_large_replay_waits_for_a_person_and_is_not_done_if_rejected(airflow):
     before = requests(airflow)
     run = airflow.trigger("replay", states=["acked"], why="no reason")
-    assert airflow.run("replay") == "success"  # which what waits for a person does not hold up
+    assert airflow.run("retry") == "success"  # which what waits for a person does not hold up
     airflow.answer("replay", run, "approve", "Reject")
     assert airflow.finish("replay", run) == "success"
     assert airflow.tasks("replay", run)["emit"][0] == "skipped"

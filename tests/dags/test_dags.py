@@ -61,8 +61,14 @@ def task_policy(task):
 READ = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.serialization.serialized_objects import LazyDeserializedDAG
+
+def schedule(dag):
+    return json.dumps(LazyDeserializedDAG.from_dag(dag).data["dag"]["timetable"])
 
 bag = DagBag(sys.argv[1])
+tasks = [task for dag in bag.dags.values() for task in dag.tasks]
 heavy = ("pyspark", "delta", "deltalake", "pyarrow", "pandas", "costly")
 print("RESULT" + json.dumps({
     "errors": bag.import_errors,
@@ -70,7 +76,12 @@ print("RESULT" + json.dumps({
         dag.dag_id: {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
         for dag in bag.dags.values()
     },
-    "alerts": [task.dag_id for dag in bag.dags.values() for task in dag.tasks if task.on_failure_callback],
+    "alerts": [task.dag_id for task in tasks if task.on_failure_callback],
+    "approvals": {
+        task.dag_id: [str(task.response_timeout), task.defaults]
+        for task in tasks if isinstance(task, ApprovalOperator)
+    },
+    "due": [dag.dag_id for dag in bag.dags.values() if "/due" in schedule(dag)],
     "docs": {dag.dag_id: dag.doc_md for dag in bag.dags.values()},
     "heavy": sorted(set(heavy) & set(sys.modules)),
 }))
@@ -134,9 +145,10 @@ def test_each_topology_has_its_dags(dags):
     assert set(dags["graph"]) == {f"{name}.{kind}" for name in ("wordcount", "branches") for kind in KINDS}
 
 
-def test_the_acker_the_replay_and_the_maintenance_are_short(dags):
+def test_the_other_dags_are_short(dags):
     assert dags["graph"]["wordcount.acker"] == {"fold": ["due"], "due": []}
     assert dags["graph"]["wordcount.monitor"] == {"check": []}
+    assert dags["graph"]["wordcount.retry"] == {"emit": []}
     assert dags["graph"]["wordcount.replay"] == {
         "select": ["approve", "emit"],
         "approve": ["emit"],
@@ -148,6 +160,15 @@ def test_the_acker_the_replay_and_the_maintenance_are_short(dags):
         "vacuum": [],
         "audit": [],
     }
+
+
+def test_what_is_due_has_a_dag_in_which_nothing_waits_for_a_person(dags):
+    assert sorted(dags["due"]) == ["branches.retry", "wordcount.retry"]
+    assert sorted(dags["approvals"]) == ["branches.replay", "wordcount.replay"]
+
+
+def test_an_approval_that_nobody_gives_in_a_day_is_a_rejection(dags):
+    assert dags["approvals"]["wordcount.replay"] == ["1 day, 0:00:00", ["Reject"]]
 
 
 def test_reading_the_dag_files_imports_neither_spark_nor_what_a_topology_needs(dags):
@@ -243,7 +264,7 @@ def test_a_topology_that_does_not_import_is_an_import_error_and_leaves_the_other
 @pytest.mark.thorough
 def test_two_topologies_of_one_name_are_an_import_error(tmp_path):
     found = read_dags(tmp_path, "branches:topology,branches:topology")
-    assert len(found["graph"]) == 4
+    assert len(found["graph"]) == 5
     assert "more than one topology called branches" in str(found["errors"])
 
 

@@ -108,10 +108,20 @@ def create_store(run: Run) -> None:
     run.store.create()
 
 
-def by_hand(states: list[str], positions: list[str] | None = None, spout: str | None = None) -> Any:
-    form = {"states": states, "positions": positions, "spout": spout, "since": None, "until": None}
-    form |= {"reason": None, "limit": None, "why": "to see"}
-    return lambda run: tasks.replay_by_hand(run, form, "me", "request")
+def by_hand(
+    topology: Callable[[Path], Topology],
+    states: list[str],
+    positions: list[str] | None = None,
+    spout: str | None = None,
+    **options: Any,
+) -> Iterator[Task]:
+    """The tasks of a replay by hand. `world` changes before the first of them."""
+    form = {"states": states, "positions": positions, "spout": spout, "why": "to see"}
+    world = options.pop("world", nothing)
+    yield Task(
+        "select", lambda run: tasks.request_by_hand(run, form, "me", "request"), topology, world, **options
+    )
+    yield Task("emit", lambda run: tasks.emit_requested(run, "request"), topology, **options)
 
 
 def steps(topology: Callable[[Path], Topology], *names: str, **options: Any) -> Iterator[Task]:
@@ -180,7 +190,7 @@ RETRIED = scenario(
     ),
     steps(squares, "numbers", *CYCLE),
     steps(squares, "replay", *CYCLE, world=removed("outage"), at=20),
-    Task("by_hand", by_hand(["dead_letter"]), squares, removed("bug"), at=700),
+    by_hand(squares, ["dead_letter"], world=removed("bug"), at=700),
     steps(squares, *CYCLE, at=700),
     published={"squares": [(1,), (4,), (9,)]},
 )
@@ -213,7 +223,7 @@ REPLACED = scenario(
     created(sums, adds("numbers", id=[1, 2])),
     steps(sums, "numbers", *BRANCHES),
     steps(sums, "numbers", *BRANCHES, world=adds("numbers", id=[3])),
-    Task("by_hand", by_hand(["acked"], ["0:1"], "numbers"), sums, touched("mended")),
+    by_hand(sums, ["acked"], ["0:1"], "numbers", world=touched("mended")),
     steps(sums, *BRANCHES),
     published={"doubled": [(3,), (4,), (6,)], "sums": [(False, 1, 2), (True, 2, 14)]},
 )
@@ -331,7 +341,7 @@ JOINED = scenario(
     ),
     steps(joins, "orders", "payments", *JOIN),
     steps(joins, "replay", *JOIN, world=removed("outage"), at=20),
-    Task("by_hand", by_hand(["acked"], ["0:2"], "orders"), joins, at=40),
+    by_hand(joins, ["acked"], ["0:2"], "orders", at=40),
     steps(joins, *JOIN, at=40),
     published={"customers": [("ann", 100), ("bob", 200)]},
 )

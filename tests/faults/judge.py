@@ -128,7 +128,7 @@ BROKEN = {
     "a request that is recorded twice": """
         SELECT request_id FROM replay_requests GROUP BY request_id HAVING count(*) > 1""",
     "a message that a plan emits twice": """
-        SELECT plan FROM replays GROUP BY plan, source_partition, source_offset HAVING count(*) > 1""",
+        SELECT plan FROM replays GROUP BY plan, spout, source_partition, source_offset HAVING count(*) > 1""",
     "a trimming that is there twice": """
         SELECT "trim" FROM trims GROUP BY "trim" HAVING count(*) > 1""",
     "numbers that were passed over": """

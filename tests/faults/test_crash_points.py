@@ -103,7 +103,7 @@ def kills(victim: Literal["client", "server"]) -> list[Any]:
 def kills_with_others_first() -> list[Any]:
     """Each point, at which other tasks come before the one that was killed is done again."""
     points = recorded_points()
-    often = [each for each in points if each.task in ("squared", "by_hand") and each.scenario == "retried"]
+    often = [each for each in points if each.task in ("squared", "emit") and each.scenario == "retried"]
     return [case(Kill(each, "within", others_first=True), each not in often) for each in points]
 
 

@@ -165,7 +165,8 @@ def test_what_was_given_up_is_replayed_and_published(place, switched):
     give_up(run, run.topology.components["doubled"], "given up")
     fold(run)
     switch.column = "id"
-    tasks.replay_by_hand(run, {"states": ["dead_letter"]}, "me", "again")
+    tasks.request_by_hand(run, {"states": ["dead_letter"]}, "me", "again")
+    tasks.emit_requested(run, "again")
     run_cycle(run)
     assert place.rows("both") == [(2,), (4,), (6,), (10,)]
     assert audit_report(run.topology, run.store).passed

@@ -10,6 +10,7 @@ from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
+from acker.operations.matching import select_recorded
 from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
@@ -91,6 +92,9 @@ def test_what_was_acked_together_is_replaced_together_or_not_at_all(joined, plac
     bob = Selection(states=(State.ACKED,), spout="orders", positions=(("0", 2),))
     matched, batches = plan_by_hand(run, bob, "why", "me")
     assert matched.count == 4
+    assert [
+        select_recorded(run.topology, run.snapshot(), matched.emissions.head(n)).count for n in (3, 4)
+    ] == [0, 4]
     for batch in batches:  # of which one is folded, and runs through the bolts, before the other is emitted
         finish(run, batch)
         for bolt in run.topology.bolts:

@@ -87,7 +87,8 @@ def test_a_fold_imports_nothing_of_spark_that_it_can_do_without(run: Run, place)
     tasks.read_source(run, "numbers")
     tasks.run_bolt(run, "same")
     fold(run)
-    assert tasks.replay_by_hand(run, FORM, "somebody", "again") == {"messages": 3}
+    assert tasks.request_by_hand(run, FORM, "somebody", "again") == {"matched": 3, "in_flight": 0}
+    assert tasks.emit_requested(run, "again") == {"messages": 3}
     paths = os.pathsep.join([str(ROOT), str(place.folder)])
     command = [sys.executable, "-c", FOLD_ALONE]
     done = subprocess.run(
@@ -111,7 +112,7 @@ def test_the_limits_of_a_warning_are_settings(run: Run, monkeypatch):
 
 def test_a_form_that_cannot_be_met_is_refused_before_anything_is_planned(run: Run):
     nothing = {"matched": 0, "in_flight": 0}
-    assert tasks.match("plain", FORM) == nothing
-    assert tasks.match("plain", FORM | {"positions": ["0:1"]}) == nothing  # of the only spout
+    assert tasks.count_requested("plain", FORM) == nothing
+    assert tasks.count_requested("plain", FORM | {"positions": ["0:1"]}) == nothing  # of the only spout
     with pytest.raises(SettingsError, match="'x' is not a position"):
-        tasks.match("plain", FORM | {"positions": ["x"], "spout": "numbers"})
+        tasks.count_requested("plain", FORM | {"positions": ["x"], "spout": "numbers"})

@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 
 from acker.airflow import tasks
 from acker.cli.commands import main
-from acker.core.errors import TopologyError
+from acker.core.errors import SettingsError, TopologyError
 from acker.core.messages import MessageId
 from acker.core.trims import Trim, append_trim
 from acker.operations.replay import dry_run
@@ -133,11 +133,11 @@ def test_nothing_is_due_before_its_time(shop):
     assert (found.matched, found.messages) == (0, ())
 
 
-def test_airflows_form_counts_what_is_due_in_a_dry_run_and_emits_nothing(shop):
-    assert tasks.match("sales", {"states": None, "dry_run": True}) == {"matched": 6, "in_flight": 0}
-    assert tasks.match("sales", {"states": None, "dry_run": False}) == {}
+def test_airflows_form_counts_in_a_dry_run_and_records_nothing(shop):
     before = files(shop)
-    assert tasks.replay_by_hand(shop, {"states": None, "dry_run": True}, "me", "request") == {}
+    assert tasks.count_requested("sales", {"states": ["retrying"]}) == {"matched": 6, "in_flight": 2}
+    with pytest.raises(SettingsError, match=r"What is due is emitted by the DAG sales\.retry\."):
+        tasks.request_by_hand(shop, {"states": None}, "me", "request")
     assert files(shop) == before
 
 
@@ -160,7 +160,7 @@ def test_airflows_form_counts_what_is_due_in_a_dry_run_and_emits_nothing(shop):
 )
 def test_messages_are_chosen_by_partition_by_what_failed_them_and_by_their_columns(shop, chosen, matched):
     fields = {"states": ["retrying"], **chosen}
-    assert tasks.match("sales", fields)["matched"] == matched
+    assert tasks.count_requested("sales", fields)["matched"] == matched
 
 
 def test_messages_whose_rows_were_trimmed_are_counted_as_unseen(tmp_path, monkeypatch):
@@ -170,7 +170,7 @@ def test_messages_whose_rows_were_trimmed_are_counted_as_unseen(tmp_path, monkey
     monkeypatch.setenv("PIPELINE_TOPOLOGIES", "sales:topology")
     sales(tmp_path).store.require("streams/orders").delete("_batch = 1")
     form = {"states": ["retrying"], "where": "item = 'wine'"}
-    assert tasks.match("sales", form) == {"matched": 2, "in_flight": 0, "unseen": 4}
+    assert tasks.count_requested("sales", form) == {"matched": 2, "in_flight": 0, "unseen": 4}
     command = ("replay", "sales", "--dry-run", "--state", "retrying", "--where", form["where"])
     assert answer(*command).splitlines()[-1] == "matched 2, in_flight 0, replayed 0, unseen 4"
     assert answer(*command, "--json")["unseen"] == 4

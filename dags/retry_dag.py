@@ -1,0 +1,5 @@
+"""`<topology>.retry` of every registered topology. Airflow finds the DAGs among this module's names."""
+
+from acker.airflow import dags
+
+globals().update(dags("retry"))
