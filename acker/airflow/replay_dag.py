@@ -1,27 +1,17 @@
 """`<topology>.replay`: emits messages again that a person chooses in a form."""
 
-from datetime import timedelta
 from typing import Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
+from acker.airflow.approval import approval_task, is_approved
 from acker.airflow.wiring import SETTINGS, dag_of, events, replayed, spark_task
 from acker.core.events import SELECTABLE
 from acker.core.quoting import markdown_code
 from acker.runtime.manifest import Manifest
 
 STATES = [state.value for state in SELECTABLE]
-
-MATCHED = "{{ '{:,}'.format(ti.xcom_pull(task_ids='select', key='matched')) }}"
-CHOSEN = """\
-{% for name, value in params.items() if value %}
-- {{ name }}: {{ (value | join(', ') if value is not string and value is iterable else value) | as_code }}
-{%- endfor %}
-
-Rejecting leaves every message as it is.
-"""
 
 DOC = """\
 Emits messages of `{name}` again that a person chooses: trigger it and fill in the form. Messages in flight
@@ -31,9 +21,8 @@ is emitted by `{name}.retry`.
 What the form selects is recorded by the task `select`, and just that is emitted, whatever matches later. The
 log of `select` lists the first messages. A dry run records and emits nothing.
 
-A replay of more than {limit:,} messages waits for a person's approval, and is rejected if nobody answers in
-{hours} hours. Who asked for what and why is kept
-in the table `replay_requests`.
+A replay of more than {limit:,} messages waits until another user approves it, and is rejected if nobody
+answers in {hours} hours. Who asked for what and why is kept in the table `replay_requests`.
 
 **When a task fails** try it again: what was planned is finished, and no attempt is emitted twice.
 """
@@ -46,13 +35,7 @@ def build(manifest: Manifest) -> DAG:
     options = {"params": form(manifest), "user_defined_filters": {"as_code": markdown_code}}
     with dag_of(manifest, "replay", None, doc, **options, max_active_runs=16) as dag:
         select = _select_task(manifest)
-        approve = ApprovalOperator(
-            task_id="approve",
-            subject=f"Replay {MATCHED} messages of {manifest.name}?",
-            body=CHOSEN,
-            response_timeout=timedelta(hours=SETTINGS.approval_hours),
-            defaults=ApprovalOperator.REJECT,
-        )
+        approve = approval_task(manifest)
         emit = _emit_task(manifest)
         select >> [approve, emit]
         approve >> emit
@@ -121,10 +104,12 @@ def _select_task(manifest: Manifest) -> Any:
     def select() -> str | None:
         from acker.airflow import tasks
         from acker.core.errors import SettingsError, TopologyError, UnknownMessage
+        from acker.operations.fields import check_known
 
         context = get_current_context()
         params, dag_run = context["params"], context["dag_run"]
         try:
+            check_known(params, form(manifest))
             if params["dry_run"]:
                 counts = tasks.count_requested(manifest.name, params)
             else:
@@ -149,7 +134,7 @@ def _emit_task(manifest: Manifest) -> Any:
         from acker.core.errors import SettingsError, TopologyError
 
         context = get_current_context()
-        most = None if _is_approved(context) else SETTINGS.approval_limit
+        most = None if is_approved(context) else SETTINGS.approval_limit
         try:
             run = tasks.open_run(manifest.name, connect)
             return tasks.emit_requested(run, context["dag_run"].run_id, most)
@@ -164,9 +149,3 @@ def _emit_task(manifest: Manifest) -> Any:
         trigger_rule="none_failed_min_one_success",
         doc_md="Emits what `select` has recorded, and nothing that matches since.",
     )
-
-
-def _is_approved(context: Any) -> bool:
-    """Whether a person has approved, and not only marked the task as one that has succeeded."""
-    answer = context["ti"].xcom_pull(task_ids="approve")
-    return answer is not None and answer["chosen_options"] == [ApprovalOperator.APPROVE]

@@ -1,14 +1,29 @@
 """What people fill in, field by field, as a form or a command line gives it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from acker.core.errors import SettingsError
+from acker.core.names import did_you_mean
 
 Fields = Mapping[str, Any]  # by name; one that is empty or missing was not filled in
 
 _KINDS: dict[type, str] = {str: "a text", int: "a whole number", list: "a list of texts"}
+
+
+def check_known(fields: Fields, known: Iterable[str]) -> None:
+    """Refuse fields that a form does not have: whoever misspells one would choose more than they mean.
+
+    Raises:
+        SettingsError: naming them, and those that the form has.
+    """
+    unknown = sorted(fields.keys() - set(known))
+    if unknown:
+        raise SettingsError(
+            f"The form has no field called {', '.join(f'{name!r:.100}' for name in unknown)}; "
+            f"it has {', '.join(known)}.{did_you_mean(unknown[0], known)}"
+        )
 
 
 def text_in(fields: Fields, name: str) -> str | None:

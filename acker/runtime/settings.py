@@ -70,6 +70,8 @@ class Settings:
             Default: 1000.
         approval_hours: `PIPELINE_APPROVAL_HOURS`, how long it waits before it counts as rejected.
             Default: 24.
+        self_approval: `PIPELINE_SELF_APPROVAL`, whether who asked for a replay may approve it: `on`, `off`,
+            or `auto`, where Airflow's own configuration knows no other user. Default: `auto`.
         monitor_schedule: `PIPELINE_MONITOR_SCHEDULE`, when Airflow looks for what an operator should know, as
             a cron expression in UTC or a preset. Default: every five minutes. What it fails for:
         dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, that nobody has acknowledged. Default: 0.
@@ -117,6 +119,7 @@ class Settings:
     file_retention_hours: int
     approval_limit: int
     approval_hours: int
+    self_approval: str
     dead_letters_allowed: int
     backlog_allowed: int
     acker_late_minutes: int
@@ -179,6 +182,7 @@ class Settings:
             file_retention_hours=_file_retention(_KEPT, number(_KEPT, 168)),
             approval_limit=number("PIPELINE_APPROVAL_LIMIT", 1000),
             approval_hours=positive_number("PIPELINE_APPROVAL_HOURS", 24, environ),
+            self_approval=one_of("PIPELINE_SELF_APPROVAL", (_AUTO, "on", "off"), environ),
             dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
             backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
             acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
@@ -207,13 +211,13 @@ def positive_number(name: str, default: int, environ: Mapping[str, str] = os.env
     return int(text)
 
 
-def one_of(name: str, values: Sequence[str]) -> str:
+def one_of(name: str, values: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:
     """What an environment variable says, one of these values; the first of them where it says nothing.
 
     Raises:
         SettingsError: it is none of them.
     """
-    text = os.environ.get(name, "").strip() or values[0]
+    text = environ.get(name, "").strip() or values[0]
     if text not in values:
         raise SettingsError(f"{name} is {text!r}; set it to {' or '.join(values)}.")
     return text

@@ -1,12 +1,16 @@
 """The whole loop under a real scheduler and API server: killed, cleared, replayed through the REST API."""
 
 import contextlib
+import json
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +63,12 @@ watched = Topology("watched", schedule="@watch", one_task=True)
 letters = watched.spout("letters", DeltaSpout(str(HERE / "letters"), key="id"))
 watched.publish(letters, to=str(HERE / "published"))
 '''
+TOKEN = """
+from airflow.api_fastapi.app import create_auth_manager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+print(create_auth_manager().generate_jwt(SimpleAuthManagerUser(username="bob", role="ADMIN")))
+"""
 NEVER = "0 0 29 2 *"  # before the next one the tests start what they want to see
 DONE = ("success", "failed")
 WATCH_SECONDS = 2
@@ -97,27 +107,37 @@ class Airflow:
         path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/xcomEntries/{key}?deserialize=true"
         return self.stack.api("GET", path)["value"]
 
-    def asked(self, kind: str, run: str, task: str) -> str:
+    def asked(self, kind: str, run: str, task: str, part: str = "body") -> str:
         """What a task asks a person."""
         wait_for(lambda: self.tasks(kind, run)[task][0] == "awaiting_input")
         path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails"
-        return str(self.stack.api("GET", path)["body"])
+        return str(self.stack.api("GET", path)[part])
 
-    def answer(self, kind: str, run: str, task: str, option: str) -> None:
-        """Answer as a person does whom a task waits for, and no sooner.
+    def answer(self, kind: str, run: str, task: str, option: str, user: Stack | None = None) -> None:
+        """Answer as a person does whom a task waits for, and no sooner; by default as who asks for all.
 
         An answer before the scheduler has noted that the process which asked has ended makes it ask again.
         """
-        noted = f"task_id={task}, run_id={run}, "
+        noted, tried = f"task_id={task}, run_id={run}, ", f"try_number={self.tasks(kind, run)[task][1]}, "
         log = self.stack.settings.home / "airflow" / "scheduler.log"
         wait_for(
             lambda: any(
-                "TaskInstance Finished" in line and noted in line and "state=awaiting_input" in line
+                all(each in line for each in ("TaskInstance Finished", noted, "state=awaiting_input", tried))
                 for line in log.read_text().splitlines()
             )
         )
         path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails"
-        self.stack.api("PATCH", path, {"chosen_options": [option]})
+        (user or self.stack).api("PATCH", path, {"chosen_options": [option]})
+
+    def log(self, kind: str, run: str, task: str) -> str:
+        """What a task has logged in its first try."""
+        path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/logs/1?full_content=true"
+        return json.dumps(self.stack.api("GET", path)["content"])
+
+    @property
+    def database(self) -> Path:
+        """Airflow's own."""
+        return self.stack.settings.home / "airflow" / "airflow.db"
 
     def squares(self) -> list[int]:
         table = open_table(str(self.folder / "squares"))
@@ -143,6 +163,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
         "PIPELINE_MONITOR_SCHEDULE": NEVER,
         "PIPELINE_DISK_FREE_PERCENT": "0",
         "PIPELINE_APPROVAL_LIMIT": "2",
+        "PIPELINE_SELF_APPROVAL": "off",
         "PYTHONPATH": str(folder),
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -154,6 +175,15 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
             for kind in KINDS:
                 wait_for(lambda kind=kind: known(stack, kind))
             yield found
+
+
+@pytest.fixture(scope="module")
+def bob(airflow: Airflow) -> Stack:
+    """The stack as a second user sees it."""
+    done = subprocess.run(
+        [sys.executable, "-c", TOKEN], env=airflow.stack.environ, check=True, capture_output=True, text=True
+    )
+    return replace(airflow.stack, _token=(float("inf"), done.stdout.split()[-1]))
 
 
 @pytest.fixture
@@ -255,26 +285,94 @@ def test_a_dry_run_only_counts(airflow):
 
 
 @pytest.mark.extended
-def test_a_large_replay_waits_for_a_person_and_is_not_done_if_rejected(airflow):
+def test_a_field_that_the_form_does_not_have_is_refused_before_anybody_is_asked(airflow):
     before = requests(airflow)
-    run = airflow.trigger("replay", states=["acked"], why="no reason")
-    assert airflow.run("retry") == "success"  # which what waits for a person does not hold up
-    airflow.answer("replay", run, "approve", "Reject")
-    assert airflow.finish("replay", run) == "success"
-    assert airflow.tasks("replay", run)["emit"][0] == "skipped"
-    assert (requests(airflow), newest_attempts(airflow)) == (before, [1, 1, 1, 2])
+    unknown = {"<img src=x>": "y", "[a](http://elsewhere)": "b", "stats": ["acked"]}
+    run = airflow.trigger("replay", states=["acked"], **unknown)
+    wait_for(lambda: airflow.tasks("replay", run)["select"][0] in DONE)
+    assert airflow.tasks("replay", run)["select"][0] == "failed"
+    assert airflow.finish("replay", run) == "failed"
+    assert airflow.tasks("replay", run)["approve"][0] == "upstream_failed"
+    said = (
+        "The form has no field called '<img src=x>', '[a](http://elsewhere)', 'stats'; it has states, spout"
+    )
+    assert said in airflow.log("replay", run, "select")
+    assert requests(airflow) == before
 
 
 @pytest.mark.extended
-def test_a_large_replay_is_done_once_it_is_approved(airflow):
-    run = airflow.trigger("replay", states=["acked"], why="a mended bug")
-    assert "- states: `acked`\n- why: `a mended bug`" in airflow.asked("replay", run, "approve")
+def test_a_large_replay_waits_for_a_person_and_is_not_done_if_rejected(airflow, bob):
+    run = airflow.trigger("replay", states=["acked"], why="no reason")
+    assert airflow.run("retry") == "success"  # which what waits for a person does not hold up
+    airflow.answer("replay", run, "approve", "Reject", bob)
+    assert airflow.finish("replay", run) == "success"
+    assert airflow.tasks("replay", run)["emit"][0] == "skipped"
+    assert ("admin", "no reason", 4) in requests(airflow)
+    assert newest_attempts(airflow) == [1, 1, 1, 2]
+
+
+@pytest.mark.extended
+def test_an_approval_that_nobody_gives_is_a_rejection(airflow):
+    run = airflow.trigger("replay", states=["acked"], why="forgotten")
+    airflow.asked("replay", run, "approve")
+    with contextlib.closing(sqlite3.connect(airflow.database, timeout=60)) as database, database:
+        database.execute(  # as if the hours had passed
+            "UPDATE task_instance SET trigger_timeout = '2026-01-01 00:00:00.000000' "
+            "WHERE run_id = ? AND task_id = 'approve' AND trigger_timeout IS NOT NULL",
+            [run],
+        )
+    assert airflow.finish("replay", run) == "success"
+    assert airflow.tasks("replay", run)["emit"][0] == "skipped"
+    assert newest_attempts(airflow) == [1, 1, 1, 2]
+
+
+@pytest.mark.extended
+def test_a_task_that_is_marked_as_a_success_approves_nothing(airflow):
+    run = airflow.trigger("replay", states=["acked"], why="in a hurry")
+    airflow.asked("replay", run, "approve")
+    path = f"dags/squares.replay/dagRuns/{run}/taskInstances/approve"
+    airflow.stack.api("PATCH", path, {"new_state": "success"})
+    assert airflow.finish("replay", run) == "failed"
+    said = "The request is of 4 messages, and nobody has approved it."
+    assert said in airflow.log("replay", run, "emit")
+    assert newest_attempts(airflow) == [1, 1, 1, 2]
+
+
+@pytest.mark.extended
+def test_who_asked_for_a_large_replay_cannot_approve_it_and_somebody_else_can(airflow, bob):
+    run = airflow.trigger("replay", states=["acked"], why="a mended bug ![](http://elsewhere)")
+    asked = airflow.asked("replay", run, "approve")
+    assert "- `states`: `acked`\n- `why`: `a mended bug ![](http://elsewhere)`" in asked
     airflow.answer("replay", run, "approve", "Approve")
+    assert airflow.finish("replay", run) == "failed"
+    assert airflow.tasks("replay", run)["emit"][0] == "upstream_failed"
+    said = "admin asked for this replay, so another user must approve it"
+    assert said in airflow.log("replay", run, "approve")
+
+    body = {"dry_run": False, "dag_run_id": run, "task_ids": ["approve", "emit"], "only_failed": False}
+    airflow.stack.api("POST", "dags/squares.replay/clearTaskInstances", body)
+    wait_for(lambda: airflow.state("replay", run) not in DONE)
+    airflow.asked("replay", run, "approve")
+    airflow.answer("replay", run, "approve", "Approve", bob)
     assert airflow.finish("replay", run) == "success"
     wait_for(lambda: newest_attempts(airflow) == [2, 2, 2, 3])
     assert airflow.run("run") == "success"
     assert airflow.squares() == [1, 4, 9, 16]
-    assert ("admin", "a mended bug", 4) in requests(airflow)
+    assert requests(airflow).count(("admin", "a mended bug ![](http://elsewhere)", 4)) == 1
+
+
+@pytest.mark.extended
+def test_what_is_emitted_once_it_is_approved_is_what_was_counted(all_acked, bob):
+    airflow, before = all_acked, newest_attempts(all_acked)
+    run = airflow.trigger("replay", states=["acked"], why="as counted")
+    assert f"Replay {len(before)} messages" in airflow.asked("replay", run, "approve", "subject")
+    write_deltalake(str(airflow.folder / "numbers"), pa.table({"id": [5]}), mode="append")
+    assert airflow.run("run") == "success"
+    wait_for(lambda: newest_attempts(airflow) == [1, *before])
+    airflow.answer("replay", run, "approve", "Approve", bob)
+    assert airflow.finish("replay", run) == "success"
+    wait_for(lambda: set(states(airflow)) == {"acked"} and newest_attempts(airflow)[-1] > before[-1])
+    assert newest_attempts(airflow) == [1, *(attempt + 1 for attempt in before)]
 
 
 @pytest.mark.thorough
@@ -282,7 +380,7 @@ def test_an_outage_of_three_timeouts_brings_no_replays(all_acked):
     airflow = all_acked
     attempts = newest_attempts(airflow)
     acked = len(attempts)
-    write_deltalake(str(airflow.folder / "numbers"), pa.table({"id": [5, 6]}), mode="append")
+    write_deltalake(str(airflow.folder / "numbers"), pa.table({"id": [6, 7]}), mode="append")
     session = connect(airflow.stack.settings)
     run = tasks.open_run("squares", lambda: session)
     tasks.read_source(run, "numbers")
@@ -312,7 +410,7 @@ def test_a_busy_database_is_waited_for(all_acked):
     hold, pid = airflow.folder / "hold", airflow.folder / "pid"
     pid.unlink(missing_ok=True)
     hold.touch()
-    write_deltalake(str(airflow.folder / "numbers"), pa.table({"id": [7]}), mode="append")
+    write_deltalake(str(airflow.folder / "numbers"), pa.table({"id": [8]}), mode="append")
     run = airflow.trigger("run")
     wait_for(pid.exists)  # from now on there are heartbeats, which wait for the database as well
     triggered = [trigger_while_busy(airflow) for _ in range(BUSY_TIMES)]
@@ -322,8 +420,7 @@ def test_a_busy_database_is_waited_for(all_acked):
 
 
 def trigger_while_busy(airflow: Airflow) -> str:
-    home = airflow.stack.settings.home / "airflow"
-    with contextlib.closing(sqlite3.connect(home / "airflow.db", isolation_level=None)) as database:
+    with contextlib.closing(sqlite3.connect(airflow.database, isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
         time.sleep(2)  # a heartbeat is the first that waits
         with ThreadPoolExecutor(1) as pool:

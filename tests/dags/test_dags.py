@@ -182,11 +182,18 @@ def test_a_run_is_documented_by_its_topology(dags):
 RENDER = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
-from acker.airflow.replay_dag import CHOSEN
 
 dag = DagBag(sys.argv[1]).dags["branches.replay"]
-params = {"states": ["acked"], "why": "![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }}", "limit": None}
-print("RESULT" + json.dumps(dag.get_template_env().from_string(CHOSEN).render(params=params)))
+params = {
+    "states": ["acked"],
+    "why": "![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }}",
+    "limit": None,
+    "reason": "<img src=x>",
+    "[a](http://elsewhere)": "[b](http://elsewhere)",
+    "<img src=x>": "x",
+}
+body = dag.get_task("approve").body
+print("RESULT" + json.dumps(dag.get_template_env().from_string(body).render(params=params)))
 """
 
 
@@ -240,9 +247,52 @@ def test_a_topology_is_run_by_its_own_schedule_and_in_one_task_where_it_says_so(
 @pytest.mark.extended
 def test_what_is_filled_into_the_form_is_no_markdown_for_who_approves_it(tmp_path):
     body = run_with_dags(RENDER, tmp_path, "branches:topology")
-    assert body.startswith(
-        "\n- states: `acked`\n- why: `` ![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }} ``\n\nRejecting"
-    )
+    assert body.split("\n\n")[0].splitlines() == [
+        "",
+        "- `states`: `acked`",
+        "- `why`: `` ![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }} ``",
+        "- `reason`: `<img src=x>`",
+        "- `[a](http://elsewhere)`: `[b](http://elsewhere)`",
+        "- `<img src=x>`: `x`",
+    ]
+
+
+OWN = """
+import json, os
+from airflow.sdk.exceptions import AirflowFailException
+from acker.airflow.approval import check_own
+
+def may(**core):
+    for name, value in core.items():
+        os.environ[f"AIRFLOW__CORE__{name.upper()}"] = value
+    try:
+        check_own("ann", "branches.replay")
+    except AirflowFailException as error:
+        return str(error)
+
+print("RESULT" + json.dumps([
+    may(simple_auth_manager_users="ann:admin"),
+    may(simple_auth_manager_users="ann:admin, bob:viewer"),
+    may(simple_auth_manager_users="bob:admin"),
+    may(simple_auth_manager_all_admins="True"),
+    may(auth_manager="airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"),
+]))
+"""
+ANN = "ann asked for this replay, so another user must approve it. Nothing was emitted."
+
+
+@pytest.mark.extended
+def test_who_asked_for_a_replay_may_approve_it_where_airflow_knows_nobody_else(tmp_path):
+    found = run_with_dags(OWN, tmp_path, "branches:topology")
+    assert [said and said[: len(ANN)] for said in found] == [None, ANN, ANN, None, ANN]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("said", "found"), [("on", [None] * 5), ("off", [ANN] * 5)])
+def test_whether_who_asked_may_approve_is_a_setting(tmp_path, monkeypatch, said, found):
+    monkeypatch.setenv("PIPELINE_SELF_APPROVAL", said)
+    every = run_with_dags(OWN, tmp_path, "branches:topology")
+    assert [each and each[: len(ANN)] for each in every] == found
 
 
 @pytest.mark.thorough

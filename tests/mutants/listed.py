@@ -25,6 +25,7 @@ KAFKA_TARGET = "tests/kafka/test_kafka_target.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
 REPLY = "tests/unit/test_lost_reply.py::"
 REPLAY = "tests/store/test_replay.py::"
+REQUESTS = "tests/store/test_requests.py::"
 STORE_MAINTAIN = "tests/store/test_maintain.py::"
 RUNS = "tests/spark/test_topology_runs.py::"
 RICH = "tests/spark/test_rich_bolts.py::"
@@ -559,6 +560,20 @@ MUTANTS = (
         'on=POSITION, how="anti")',
         'on=POSITION, how="left").select(messages.columns)',
         (f"{REPLAY}test_what_is_due_is_emitted_once_however_often_the_spout_runs_before_a_fold",),
+    ),
+    Mutant(
+        "a request emits what was emitted again since it was recorded",
+        "acker/operations/matching.py",
+        'key = [*MESSAGE, "attempt"]',
+        "key = [*MESSAGE]",
+        (f"{REQUESTS}test_a_message_that_is_in_flight_or_was_emitted_since_is_left_out",),
+    ),
+    Mutant(
+        "a request that is made again counts what matches by then",
+        "acker/operations/requests.py",
+        '"matched": recorded(store, plan).height',
+        '"matched": messages.height',
+        (f"{REQUESTS}test_a_request_is_of_the_messages_that_were_recorded_before_its_process_was_killed",),
     ),
     Mutant(
         "a replay drops what its source no longer holds",

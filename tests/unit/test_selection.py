@@ -6,6 +6,7 @@ import pytest
 
 from acker.core.errors import SettingsError, UnknownMessage
 from acker.core.events import State
+from acker.operations.fields import check_known
 from acker.operations.selection import Selection
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
@@ -102,6 +103,15 @@ def test_what_makes_no_selection_is_refused_in_a_sentence(shop, fields, sentence
     with pytest.raises(SettingsError) as refused:
         Selection.parse({"states": ["acked"], **fields}, shop)
     assert str(refused.value).startswith(sentence)
+
+
+def test_fields_that_a_form_does_not_have_are_refused_and_its_own_are_listed():
+    check_known({"states": ["acked"]}, ("states", "why"))
+    with pytest.raises(SettingsError) as refused:
+        check_known({"states": ["acked"], "![](x)": 1, "stats": ["acked"]}, ("states", "why"))
+    assert str(refused.value) == "The form has no field called '![](x)', 'stats'; it has states, why."
+    with pytest.raises(SettingsError, match=r"it has states, why\. Did you mean states\?$"):
+        check_known({"stats": ["acked"]}, ("states", "why"))
 
 
 def test_the_only_spout_need_not_be_named():
