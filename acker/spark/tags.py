@@ -13,7 +13,8 @@ def tagged(spark: SparkSession, **work: str | int) -> Iterator[None]:
     Args:
         work: name -> value, of which each is a tag `name=value`.
     """
-    tags = [f"{name}={value}" for name, value in work.items()]
+    # Those of a block around this one stay.
+    tags = {f"{name}={value}" for name, value in work.items()} - spark.getTags()
     for tag in tags:
         spark.addTag(tag)
     try:
