@@ -90,7 +90,8 @@ def _held(look: _Look) -> Iterator[str]:
 
 
 def _late_batches(look: _Look) -> Iterator[str]:
-    for name in sorted(look.journal.components()):
+    for component in look.topology.order():  # what a spout that is gone has planned waits for its return
+        name = component.name
         batch = look.journal.unfinished(name)
         if batch is not None and newest_hold(look.journal, name) is None:
             yield from _late(look, f"Batch {batch.number} of {name} is not done since", batch.planned_at)

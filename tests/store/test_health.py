@@ -135,6 +135,9 @@ def test_a_batch_that_hangs_is_told_and_one_that_raises_as_held(place):
         )
         for each in told(run)
     )
+    others = PolarsTopology("watched", message_timeout=None)
+    others.spout("letters", TableSource(place.path("numbers")))
+    assert not any("Batch 2 of numbers" in each for each in told(place.run(others)))  # it is gone
 
 
 def test_messages_that_do_not_settle_a_backlog_and_a_full_spout_are_told(place):
