@@ -176,8 +176,7 @@ def _select(store: Store) -> None:
 def _published(store: Store, messages: int) -> Store:
     """A store whose spout's messages are all acked and published."""
     store.create()
-    journal = Journal(store)
-    publisher = Publisher.of(journal, SPOUT)
+    publisher = Publisher.of(store.require(LEDGER), SPOUT)
     for batch in range(1, messages // AUDIT_BATCH + 1):
         plan = Batch(SPOUT, batch, "next", SourceRange(batch), (), NOW, "bench")
         assert Journal(store).append_all([plan])

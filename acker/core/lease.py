@@ -5,6 +5,7 @@ has no such guard against a second driver, and two schedules of one topology are
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -16,12 +17,27 @@ from acker.core.schemas import LOG_PROPERTIES, properties_at
 from acker.core.store import Store
 
 LEASE = "lease"
+KEEPS_FILES = "backup"  # that of a backup; while somebody has it, files that only it needs stay
 LASTS = timedelta(hours=1)  # longer than any one job of Spark should take
 RENEWED_AFTER = timedelta(minutes=10)
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _APP = "lease"
-_HOLDER, _UNTIL = "acker.deployment", "acker.until"  # in the note of a commit
+_HOLDER, _UNTIL, _CLOSED = "acker.deployment", "acker.until", "acker.closed"  # in the note of a commit
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Who has a lease.
+
+    Args:
+        until: of nobody's the time has run out.
+        closed: why nobody but the holder gets it, however long it takes, and what to do; "" where it is open.
+    """
+
+    holder: str = ""
+    until: datetime = _LONG_AGO
+    closed: str = ""
 
 
 class Lease:
@@ -31,13 +47,25 @@ class Lease:
 
     Args:
         store: of the topology.
-        deployment: its name.
+        deployment: its name, or that of a command that works on the store as a whole.
         clock: gives the time, with a time zone.
+        table: a store has more than one lease, for other rights.
     """
 
-    def __init__(self, store: Store, deployment: str, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: Store, deployment: str, clock: Callable[[], datetime], table: str = LEASE
+    ) -> None:
         self._store, self._deployment, self._clock = store, deployment, clock
+        self._path = store.path(table)
         self._good_until = _LONG_AGO  # no look is needed before
+
+    def read(self) -> Holding:
+        """Who has it now.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return _read(open_table(self._path))
 
     def hold(self) -> None:
         """Take it, or renew it where it was not renewed lately.
@@ -47,18 +75,41 @@ class Lease:
         """
         now = self._clock()
         while now >= self._good_until:
-            table = open_table(self._store.path(LEASE))
-            holder, until = _read(table)
-            if holder != self._deployment and now < until:
-                raise self._held_by(holder, until)
-            renewed = until - LASTS
-            if holder == self._deployment and now - renewed < RENEWED_AFTER:
-                self._good_until = renewed + RENEWED_AFTER
-            elif self._renew(table, now):  # else another process was faster, of this deployment or of another
+            table = open_table(self._path)
+            found = _read(table)
+            if found.holder != self._deployment and (found.closed or now < found.until):
+                raise self._held_by(found)
+            renewed = found.until - LASTS
+            if found.holder == self._deployment and (found.closed or now - renewed < RENEWED_AFTER):
+                self._good_until = now + RENEWED_AFTER if found.closed else renewed + RENEWED_AFTER
+            elif self._commit(table, Holding(self._deployment, now + LASTS)):
                 self._good_until = now + RENEWED_AFTER
+            # Else another process was faster, of this deployment or of another.
 
-    def _renew(self, opened: DeltaTable | None, now: datetime) -> bool:
-        path = self._store.path(LEASE)
+    def close(self, why: str) -> None:
+        """Take it from whoever has it, and keep it from all others until it is released.
+
+        Args:
+            why: a sentence, and one that says what to do.
+
+        Raises:
+            StoreError: it cannot be read or written.
+        """
+        while not self._commit(open_table(self._path), Holding(self._deployment, self._clock(), why)):
+            pass
+
+    def release(self) -> None:
+        """Leave it to whoever asks next.
+
+        Raises:
+            StoreError: it cannot be read or written.
+        """
+        self._good_until = _LONG_AGO
+        while not self._commit(open_table(self._path), Holding(self._deployment, self._clock())):
+            pass
+
+    def _commit(self, opened: DeltaTable | None, holding: Holding) -> bool:
+        path = self._path
 
         def commit(table: DeltaTable | None, once: CommitProperties) -> None:
             if table is None:
@@ -69,19 +120,22 @@ class Lease:
             else:
                 table.create_write_transaction([], "append", table.schema(), commit_properties=once)
 
-        note = {_HOLDER: self._deployment, _UNTIL: (now + LASTS).isoformat()}
+        note = {_HOLDER: holding.holder, _UNTIL: holding.until.isoformat(), _CLOSED: holding.closed}
         return commit_once(opened or path, {_APP: last_number(opened, _APP) + 1}, commit, note)
 
-    def _held_by(self, holder: str, until: datetime) -> StoreError:
+    def _held_by(self, found: Holding) -> StoreError:
+        where = self._store.path("").rstrip("/")
         return StoreError(
-            f"The deployment {holder} works on {self._store.path('').rstrip('/')}, and two must not. It last "
-            f"said so at {until - LASTS:%H:%M} UTC; unless it goes on, another may from {until:%H:%M} UTC. "
-            f"Stop one of the two, or set PIPELINE_DEPLOYMENT={holder} here where both are one."
+            found.closed
+            or f"The deployment {found.holder} works on {where}, and two must not. It last "
+            f"said so at {found.until - LASTS:%H:%M} UTC; unless it goes on, another may from "
+            f"{found.until:%H:%M} UTC. Stop one of the two, or set PIPELINE_DEPLOYMENT={found.holder} here "
+            "where both are one."
         )
 
 
-def _read(table: DeltaTable | None) -> tuple[str, datetime]:
-    """Who has it, and until when; of nobody's the time has run out."""
+def _read(table: DeltaTable | None) -> Holding:
     newest = table.history(1)[0] if table else {}
-    until = datetime.fromisoformat(newest[_UNTIL]) if _UNTIL in newest else _LONG_AGO
-    return newest.get(_HOLDER, ""), until
+    if _UNTIL not in newest:
+        return Holding()
+    return Holding(newest[_HOLDER], datetime.fromisoformat(newest[_UNTIL]), newest.get(_CLOSED, ""))

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from acker.batches.run import Run
 from acker.core.delta import arrow_table, path_of
 from acker.core.errors import StoreError
+from acker.core.lease import KEEPS_FILES, Lease
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS, is_far, stream
 from acker.journal.journal import Journal
 
@@ -62,7 +63,12 @@ def _compact_settled(ledger: DeltaTable) -> dict[str, Any]:
 
 
 def vacuum(run: Run, retention_hours: int) -> list[str]:
-    """Delete files that no version younger than the retention refers to. Returns the tables' names."""
+    """Delete files that no version younger than the retention refers to. Returns the tables' names.
+
+    None while a backup is made, which may take longer than the retention.
+    """
+    if run.clock() < Lease(run.store, "", run.clock, KEEPS_FILES).read().until:
+        return []
     journal = run.snapshot()
     components = dict.fromkeys([*run.topology.components, *journal.components()])  # also those gone
     streams = [stream(name) for name in components if journal.open(stream(name)) is not None]

@@ -160,7 +160,7 @@ def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked)
         replaced = _of_roots(run, journal, name, _caused(journal, name, acked.replaced), old)
     position = ("spout", "source_partition", "source_offset", "attempt")
     return Changes(
-        publisher=Publisher.of(journal, name),
+        publisher=Publisher.of(ledger, name),
         fold=acked.fold,
         added=added,
         is_small=_is_small(Rows.of(journal, name, [*batches, *acked.untracked])),

@@ -12,7 +12,7 @@ from acker.core.store import Store
 from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
 from acker.reports.sources import left_out, source_backlogs
-from acker.targets.base import Evidence, Publisher, Target, published_fold
+from acker.targets.base import Evidence, Publisher, Target, position_of, published_fold
 from acker.topology.topology import Topology
 
 
@@ -63,7 +63,8 @@ def _evidence(topology: Topology, journal: Journal, name: str, target: Target) -
 def _former(topology: Topology, journal: Journal, target: Target) -> Mapping[str, int]:
     """Components that fed a target before, as one that was renamed -> the newest fold that each published."""
     others = [name for name in journal.components() if name not in topology.publications]
-    positions = {name: target.position(Publisher.of(journal, name).app) for name in others}
+    ledger = journal.require(LEDGER)
+    positions = {name: position_of(target, Publisher.of(ledger, name)) for name in others}
     return {name: position for name, position in positions.items() if position}
 
 

@@ -19,7 +19,7 @@ from acker.core.streams import Rows, held_back
 from acker.core.trims import newest_trim
 from acker.journal.downstream import downstream_batches
 from acker.journal.journal import Journal
-from acker.targets.base import Publisher
+from acker.targets.base import Publisher, position_of, published_at
 from acker.topology.topology import Topology
 
 _NAMED = 3  # partners of a join that are named
@@ -195,12 +195,12 @@ def _published(topology: Topology, journal: Journal, row: dict[str, Any]) -> lis
     entries = []
     for publication in topology.publications.values():
         target, name = publication.target.pinned(), publication.stream
-        publisher = Publisher.of(journal, name)
-        if target.position(publisher.app) < row["fold"]:
+        publisher = Publisher.of(journal.require(LEDGER), name)
+        if position_of(target, publisher) < row["fold"]:
             continue
         if not (is_trimmed or _has_tuples(journal, name, batches, row["root_id"])):
             continue
-        at = target.published_at(publisher, row["fold"])
+        at = published_at(target, publisher, row["fold"])
         entries.append(Entry(at, row["attempt"], "published", name, row["fold"], f"to {target.uri}"))
     return entries
 

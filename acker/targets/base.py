@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from acker.core.audit import Finding
 from acker.core.delta import RECOVERY_HINT, last_number
 from acker.core.errors import StoreError
+from acker.core.identity import Identity, identity_of
 from acker.core.ledger import APP
 from acker.core.schemas import LEDGER
 from acker.core.snapshot import Snapshot
@@ -28,23 +29,28 @@ class Publisher:
     """Who publishes: a stream of a store. A target may serve several stores.
 
     Args:
-        ledger: the id of the ledger's table and not its path. So a store that was moved, or is named by
-            another URI, does not publish everything a second time.
+        store: the ids of the store, and not its path. So a store that is named by another URI does not
+            publish everything a second time.
         stream: a component's name, or `component.stream`.
     """
 
-    ledger: str
+    store: Identity
     stream: str
 
     @classmethod
-    def of(cls, snapshot: Snapshot, stream: str) -> "Publisher":
-        """The publisher of a stream."""
-        return cls(str(snapshot.require(LEDGER).metadata().id), stream)
+    def of(cls, ledger: DeltaTable, stream: str) -> "Publisher":
+        """The publisher of a stream of the store with a ledger."""
+        return cls(identity_of(ledger), stream)
 
     @property
     def app(self) -> str:
         """The transaction id under which it publishes."""
-        return f"{self.ledger}/{self.stream}"
+        return f"{self.store.own}/{self.stream}"
+
+    @property
+    def former(self) -> list[tuple["Publisher", int]]:
+        """Who it was in the stores that its store is a copy of, each with the newest fold that counts."""
+        return [(Publisher(Identity(store), self.stream), fold) for store, fold in self.store.former.items()]
 
     def note(self, fold: int) -> str:
         """The user metadata of the commit that published a fold, by which a target finds its time."""
@@ -160,13 +166,27 @@ class Target(ABC):
         return None
 
 
+def position_of(target: Target, publisher: Publisher) -> int:
+    """The newest fold that a publisher has committed, or who it was before; 0 before the first."""
+    own = target.position(publisher.app)
+    if own:
+        return own
+    return max((min(target.position(each.app), fold) for each, fold in publisher.former), default=0)
+
+
+def published_at(target: Target, publisher: Publisher, fold: int) -> datetime | None:
+    """When a target took in a fold of a store, in UTC; None where nobody knows any more."""
+    before = (target.published_at(each, fold) for each, newest in publisher.former if fold <= newest)
+    return target.published_at(publisher, fold) or next((at for at in before if at), None)
+
+
 def published_fold(snapshot: Snapshot, target: Target, stream: str) -> int:
     """The newest fold that a stream has published; 0 before the first.
 
     Raises:
         StoreError: the ledger has no such fold yet, and would give its number to another.
     """
-    number = target.position(Publisher.of(snapshot, stream).app)
+    number = position_of(target, Publisher.of(snapshot.require(LEDGER), stream))
     if number > last_number(snapshot.open(LEDGER), APP):
         newest = last_number(snapshot.store.open(LEDGER), APP)  # it may have been folded since the snapshot
         if number > newest:

@@ -200,8 +200,9 @@ class KafkaTarget(Target):
 
     def audit(self, evidence: Evidence) -> Findings:
         """See `Target`. As many tuples were taken in as were acked, all attempts counted."""
-        ledger = str(evidence.ledger.metadata().id)
-        markers = [self._markers(Publisher(ledger, name).app) for name in evidence.streams]
+        publishers = [Publisher.of(evidence.ledger, name) for name in evidence.streams]
+        publishers += [former for each in publishers for former, _ in each.former]
+        markers = [self._markers(each.app) for each in publishers]
         return audit_sent(evidence, self.uri, sum(each[-1].tuples_upto for each in markers if each))
 
     def limits(self) -> dict[str, int]:

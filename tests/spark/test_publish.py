@@ -9,6 +9,7 @@ from acker.core.delta import open_table
 from acker.core.errors import BoltError, StoreError, TopologyError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
+from acker.core.schemas import LEDGER
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.publish import publish, published_through
@@ -249,7 +250,7 @@ def test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more
     assert sorted(found.select("id", "city", "amount").collect()) == [(1, "Ulm", 1), (2, None, 2)]
     (newest,) = open_table(place.path("amounts")).history(1)
     assert newest["engineInfo"].startswith("Apache-Spark" if by_spark else "delta-rs")
-    publisher = Publisher.of(run.snapshot(), "lines")
+    publisher = Publisher.of(run.store.require(LEDGER), "lines")
     target = topology.publications["lines"].target
     assert (target.position(publisher.app), target.published_at(publisher, 1) is None) == (1, False)
     assert (publish(run), audit_report(topology, run.store).verdict) == (0, "pass")

@@ -1,0 +1,243 @@
+"""Backups: one version of each table of a store and of what it has published, in a folder of their own.
+
+Everything goes on meanwhile. What refers to something is opened before that: published tables, the ledger,
+`events`, streams from the last bolt to the spouts, `batches`, the messages of replays. So whatever a table of
+the copy refers to is in it. What a step had only half done is done again by the copy's next run.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from deltalake import DeltaTable
+from pyarrow.fs import copy_files
+
+from acker.core.copies import Copied, copy_data, copy_log, files_at
+from acker.core.delta import said
+from acker.core.errors import StoreError
+from acker.core.lease import KEEPS_FILES, Lease
+from acker.core.schemas import (
+    ACKNOWLEDGEMENTS,
+    BATCHES,
+    EVENTS,
+    FORMAT,
+    HOLDS,
+    LEDGER,
+    REPLAY_REQUESTS,
+    REPLAYS,
+    TRIMS,
+    component_of,
+    stream,
+)
+from acker.core.store import Store
+from acker.core.trims import newest_trim
+from acker.journal.journal import Journal
+from acker.targets.delta import DeltaTarget
+from acker.topology.topology import Topology
+
+MANIFEST = "manifest.json"
+
+_BEFORE_STREAMS = (ACKNOWLEDGEMENTS, LEDGER, EVENTS)
+_AFTER_STREAMS = (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, TRIMS)
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a backup holds.
+
+    Args:
+        format: of the store's own tables.
+        acker: the version of the code that made it.
+        taken_at: when its tables were opened, in ISO format, UTC.
+        store: path or URI of the store.
+        fold: the newest fold in it; 0 before the first.
+        tables: of the store, by their names.
+        published: the same of published tables, by stream.
+        elsewhere: stream -> to where it is published that a backup does not hold, such as a topic of Kafka.
+        verdict: of the audit of the copy.
+    """
+
+    format: int
+    acker: str
+    topology: str
+    taken_at: str
+    store: str
+    fold: int
+    tables: Mapping[str, Copied] = field(default_factory=dict)
+    published: Mapping[str, Copied] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    verdict: str = ""
+
+    @classmethod
+    def read(cls, backup: str) -> "Manifest":
+        """The manifest of a finished backup.
+
+        Raises:
+            StoreError: there is none.
+        """
+        try:
+            with files_at(backup).open_input_stream(MANIFEST) as file:
+                found = json.loads(file.read())
+            for part in ("tables", "published"):
+                found[part] = {name: Copied(**each) for name, each in found[part].items()}
+            return cls(**found)
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise StoreError(
+                f"There is no finished backup in {backup}: {said(error)} `acker backup` writes {MANIFEST} "
+                "there when all else is there."
+            ) from error
+
+    def write(self, backup: str) -> None:
+        """Say that a backup is finished.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        try:
+            with TemporaryDirectory() as folder:  # a file is copied whole or not at all
+                draft = Path(folder, MANIFEST)
+                draft.write_text(json.dumps(asdict(self), indent=2))
+                copy_files(str(draft), MANIFEST, destination_filesystem=files_at(backup, make=True))
+        except OSError as error:
+            raise StoreError(f"{backup}/{MANIFEST} could not be written: {said(error)}") from error
+
+
+def store_in(backup: str, topology: Topology) -> Store:
+    """The store in a backup."""
+    return Store(f"{backup}/store", topology.name)
+
+
+def published_in(backup: str, stream: str) -> str:
+    """Path or URI of a published table in a backup."""
+    return f"{backup}/published/{stream}"
+
+
+def published_tables(topology: Topology) -> dict[str, str]:
+    """Stream -> path or URI of the Delta table that it is published to."""
+    targets = {name: each.target for name, each in topology.publications.items()}
+    return {name: target.path for name, target in targets.items() if isinstance(target, DeltaTarget)}
+
+
+def topology_in(backup: str, topology: Topology) -> Topology:
+    """The topology as it publishes to the tables of a backup, and to nothing else."""
+    changed = copy(topology)
+    changed.publications = {
+        name: replace(each, target=replace(each.target, path=published_in(backup, name)))
+        for name, each in topology.publications.items()
+        if isinstance(each.target, DeltaTarget)
+    }
+    return changed
+
+
+def back_up(topology: Topology, store: Store, to: str, clock: Callable[[], datetime]) -> Manifest:
+    """Copy a store and its published tables, and return what is there. Nobody may rely on it before `write`.
+
+    One that was interrupted goes on with what it has copied.
+
+    Args:
+        to: path or URI of a folder without a finished backup.
+
+    Raises:
+        StoreError: the folder has one, another backup runs, or something cannot be read or written.
+    """
+    _check_unfinished(to)
+    keeps = Lease(store, f"a backup to {to}", clock, KEEPS_FILES)
+    keeps.hold()
+    taken_at = clock()
+    published, own = open_all(topology, store)
+    paths = {published_in(to, name): table for name, table in published.items()}
+    copied = copy_all({**paths, **paths_in(store_in(to, topology), own)}, keeps.hold)
+    keeps.release()
+    there = Journal(store_in(to, topology), topology.roles)
+    return Manifest(
+        format=FORMAT,
+        acker=version("acker"),
+        topology=topology.name,
+        taken_at=taken_at.isoformat(),
+        store=store.path("").rstrip("/"),
+        fold=there.fold.number if there.fold else 0,
+        tables={name: copied[store_in(to, topology).path(name)] for name in own},
+        published={name: copied[published_in(to, name)] for name in published},
+        elsewhere={
+            name: each.to
+            for name, each in topology.publications.items()
+            if not isinstance(each.target, DeltaTarget)
+        },
+    )
+
+
+def _check_unfinished(to: str) -> None:
+    try:
+        found = Manifest.read(to)
+    except StoreError:
+        return
+    raise StoreError(f"{to} has a backup of {found.topology} of {found.taken_at}. Name another folder.")
+
+
+def open_all(topology: Topology, store: Store) -> tuple[dict[str, DeltaTable], dict[str, DeltaTable]]:
+    """The published tables by stream, and those of the store by name, which fit together.
+
+    Raises:
+        StoreError: there is no store yet, or one cannot be read.
+    """
+    for _ in range(_TRIES):
+        trimmed = newest_trim(store)
+        targets = {name: each.target.pinned() for name, each in topology.publications.items()}
+        tables = {name: each.table() for name, each in targets.items() if isinstance(each, DeltaTarget)}
+        published = {name: table for name, table in tables.items() if table is not None}
+        own = {name: table for name in _names(topology, store) if (table := store.open(name)) is not None}
+        if newest_trim(store) == trimmed:  # else rows may be gone that an older ledger needs
+            store.require(BATCHES)
+            return published, own
+    raise StoreError(f"{store.path('')} is trimmed again and again; try again when maintenance is done.")
+
+
+def _names(topology: Topology, store: Store) -> Iterator[str]:
+    yield from _BEFORE_STREAMS
+    yield from map(stream, _last_first(Journal(store, topology.roles)))
+    yield from _AFTER_STREAMS
+
+
+def _last_first(journal: Journal) -> list[str]:
+    """All components, each before those whose tuples it takes in."""
+    takes: dict[str, set[str]] = {name: set() for name in journal.components()}
+    for name, bolts in journal.edges.items():
+        for bolt in bolts:
+            takes.setdefault(component_of(name), set()).add(bolt)
+    try:
+        return [*TopologicalSorter(takes).static_order()]
+    except CycleError:  # two exchanged their places; so no order serves for all of their batches
+        return list(takes)
+
+
+def paths_in(store: Store, tables: Mapping[str, DeltaTable]) -> dict[str, DeltaTable]:
+    """Where tables go in another store."""
+    return {store.path(name): table for name, table in tables.items()}
+
+
+def copy_all(tables: Mapping[str, DeltaTable], hold: Callable[[], None]) -> dict[str, Copied]:
+    """Copy tables, each to its path or URI, and return what each holds there.
+
+    Args:
+        hold: called again and again.
+
+    Raises:
+        StoreError: one cannot be copied.
+    """
+    for to, table in tables.items():
+        hold()
+        copy_log(table, to)
+    return {to: copy_data(table, to, hold) for to, table in tables.items()}
+
+
+def as_json(manifest: Manifest) -> dict[str, Any]:
+    """A manifest as JSON's types."""
+    return asdict(manifest)
