@@ -11,6 +11,7 @@ HANDLES = "tests/unit/test_handles.py::"
 MIGRATE = "tests/store/test_migrate.py::"
 JOB = "tests/unit/test_job.py::"
 JOURNAL = "tests/unit/test_journal.py::"
+BACKUP = "tests/store/test_backup.py::"
 LEASE = "tests/unit/test_lease.py::"
 MADE = "tests/unit/test_made_at_once.py::"
 LOG = "tests/unit/test_log.py::"
@@ -126,14 +127,14 @@ MUTANTS = (
     Mutant(
         "a lease is taken although another deployment has it",
         "acker/core/lease.py",
-        "if holder != self._deployment and now < until:",
-        "if holder != self._deployment and now < until - LASTS:",
+        "(found.closed or now < found.until)",
+        "(found.closed or now < found.until - LASTS)",
         (f"{LEASE}test_the_second_deployment_is_told_who_works_and_until_when",),
     ),
     Mutant(
         "a lease is not renewed",
         "acker/core/lease.py",
-        "elif self._renew(table, now):",
+        "elif self._commit(table, Holding(self._deployment, now + LASTS)):",
         "else:",
         (f"{LEASE}test_who_goes_on_working_keeps_it",),
     ),
@@ -733,5 +734,50 @@ MUTANTS = (
         "        if marker.fold != fold:\n",
         "        if True:\n",
         (f"{KAFKA_TARGET}test_a_fold_of_many_parts_goes_on_where_it_was_cut_short",),
+    ),
+    Mutant(
+        "a backup opens what is referred to before what refers to it",
+        "acker/operations/backup.py",
+        """    yield from _BEFORE_STREAMS
+    yield from map(stream, _last_first(Journal(store, topology.roles)))
+    yield from _AFTER_STREAMS
+""",
+        """    yield from _AFTER_STREAMS
+    yield from map(stream, _last_first(Journal(store, topology.roles)))
+    yield from _BEFORE_STREAMS
+""",
+        (f"{BACKUP}test_a_backup_is_whole_although_steps_go_on_between_its_tables",),
+    ),
+    Mutant(
+        "a backup opens the streams of spouts first",
+        "acker/operations/backup.py",
+        "map(stream, _last_first(Journal(store, topology.roles)))",
+        "map(stream, reversed(_last_first(Journal(store, topology.roles))))",
+        (f"{BACKUP}test_a_backup_is_whole_although_steps_go_on_between_its_tables",),
+    ),
+    Mutant(
+        "a backup is made in the middle of a trimming",
+        "acker/operations/backup.py",
+        "if newest_trim(store) == trimmed:",
+        "if True:",
+        (f"{BACKUP}test_a_backup_begins_anew_when_a_trimming_came_between",),
+    ),
+    Mutant(
+        "a copy publishes under its original's id",
+        "acker/operations/restore.py",
+        "        become_another(ledger, copied, fold.number if fold else 0)\n",
+        "",
+        (
+            "tests/spark/test_backup.py::test_a_copy_that_publishes_to_the_originals_table_does_not_take_its_folds_for_its_own",
+        ),
+    ),
+    Mutant(
+        "a copy counts all that its original published later",
+        "acker/targets/base.py",
+        "max((min(target.position(each.app), fold) for each, fold in publisher.former), default=0)",
+        "max((target.position(each.app) for each, fold in publisher.former), default=0)",
+        (
+            "tests/spark/test_backup.py::test_a_copy_that_publishes_to_the_originals_table_does_not_take_its_folds_for_its_own",
+        ),
     ),
 )

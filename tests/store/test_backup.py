@@ -1,0 +1,107 @@
+"""What a backup opens fits together, whatever commits come between two of its tables."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import cycle
+
+import polars as pl
+import pytest
+
+from acker.batches.run import Run
+from acker.core.schemas import ACKNOWLEDGEMENTS, LEDGER
+from acker.core.store import Store
+from acker.operations.backup import back_up, store_in
+from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
+from acker.operations.restore import restore
+from acker.operations.trim import trim_streams
+from acker.reports.audit import audit_report
+from tests.kit.polars_topology import PolarsTopology, TableSource, acked
+
+
+@dataclass(frozen=True)
+class Busy(Store):
+    """A store on which others work each time before a table is opened."""
+
+    work: Callable[[str], None] = lambda table: None
+
+    def open(self, table, version=None):
+        self.work(table)
+        return super().open(table, version)
+
+
+@pytest.fixture
+def run(place):
+    """Numbers that are doubled, and then tripled."""
+    topology = PolarsTopology("kept", message_timeout=None)
+    numbers = topology.spout("numbers", TableSource(place.add("numbers", id=[1, 2, 3])))
+    doubled = topology.bolt(numbers, name="doubled")(lambda tuples: tuples.with_columns(pl.col("id") * 2))
+    topology.bolt(doubled, name="tripled")(lambda tuples: tuples.with_columns(pl.col("id") * 3))
+    return place.run(topology)
+
+
+def copied(place, run, work):
+    """A run over what becomes of a backup of a store on which others work."""
+    busy = Busy(run.store.uri, run.store.topology, work=work)
+    back_up(run.topology, busy, place.path("backup"), run.clock).write(place.path("backup"))
+    assert audit_report(run.topology, store_in(place.path("backup"), run.topology)).passed
+    store = Store(place.path("restored"), run.store.topology)
+    restore(run.topology, store, place.path("backup"), run.clock)
+    return Run(run.topology, store, run.connect, clock=run.clock)
+
+
+def steps(run):
+    """The steps of cycles, one after the other, without end."""
+    numbers, doubled, tripled = (run.topology.components[name] for name in ("numbers", "doubled", "tripled"))
+    return cycle(
+        [
+            lambda: run_spout(run, numbers),
+            lambda: run_bolt(run, doubled),
+            lambda: run_bolt(run, tripled),
+            lambda: fold(run),
+        ]
+    )
+
+
+@pytest.mark.parametrize(("whole", "done"), [(True, 0), *((False, done) for done in range(4))])
+def test_a_backup_is_whole_although_steps_go_on_between_its_tables(place, run, whole, done):
+    each = steps(run)
+    for _ in range(done):
+        next(each)()
+    numbers = [1, 2, 3]
+
+    def work(table):
+        numbers.append(len(numbers) + 1)
+        place.add("numbers", id=numbers[-1:])
+        if whole:
+            run_cycle(run)
+        else:
+            next(each)()
+
+    copy = copied(place, run, work)
+    for each_run in (copy, run):
+        run_cycle(each_run)
+        assert acked(each_run, "tripled") == [(6 * number,) for number in numbers]
+        assert audit_report(run.topology, each_run.store).passed
+
+
+def test_a_backup_begins_anew_when_a_trimming_came_between(place, run):
+    run_spout(run, run.topology.components["numbers"])
+    fold(run)
+    opened = []
+
+    def work(table):
+        opened.append(table)
+        if opened.count(LEDGER) == 1 and table != LEDGER and "trimmed" not in opened:
+            run_cycle(run)  # what was in flight is done, and goes
+            place.clock.advance(60)
+            assert trim_streams(run, timedelta(0)) == {"numbers": 1, "doubled": 1, "tripled": 1}
+            opened.append("trimmed")
+
+    copy = copied(place, run, work)
+    assert opened.count(ACKNOWLEDGEMENTS) == 2  # which is the first of a backup's own
+    place.add("numbers", id=[4])
+    run_cycle(copy)
+    assert audit_report(run.topology, copy.store).passed
+    assert acked(copy, "tripled") == [(24,)]  # of the others the rows were trimmed
