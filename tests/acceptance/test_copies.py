@@ -1,0 +1,90 @@
+"""`acker backup`, `restore`, `move`, `migrate` and `acknowledge` as people call them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from tests.kit.shell import NO_SPARK, Shell
+
+
+@pytest.fixture(scope="module")
+def shell(remote, tmp_path_factory):
+    """A store after a cycle in which one message of three failed for good."""
+    shell = Shell(tmp_path_factory.mktemp("copies"), remote)
+    write_deltalake(str(shell.folder / "numbers"), pa.table({"id": [1, 2, -4]}))
+    assert shell("run", "squares", "--drain").code == 0
+    return shell
+
+
+@pytest.fixture(scope="module")
+def backup(shell):
+    """What `acker backup` printed, to a folder with a space in its name."""
+    return shell("backup", "squares", "first backup", **NO_SPARK)
+
+
+def elsewhere(shell, remote, name):
+    """The same topology in another folder, where its store and its published table are to be."""
+    (shell.folder / name).mkdir()
+    return Shell(shell.folder / name, remote)
+
+
+def test_a_backup_tells_what_it_holds(shell, backup):
+    lines = backup.out.splitlines()
+    assert (backup.code, backup.err, lines[-2]) == (
+        0,
+        "",
+        f"{shell.folder}/first backup holds squares up to fold 3.",
+    )
+    assert lines[-1] == (
+        "The audit says pass: 3 messages emitted, 2 acked, 0 lost, 0 unexpected, 0 duplicated."
+    )
+    manifest = json.loads((shell.folder / "first backup" / "manifest.json").read_text())
+    size = manifest["published"]["squared"]["bytes"]
+    assert f"squared: version 0, 1 files, {size:,} bytes" in lines
+    again = shell("backup", "squares", "first backup", "--json", **NO_SPARK)
+    assert (again.code, "Name another folder." in again.json()["error"]) == (2, True)
+
+
+def test_a_restored_store_goes_on_where_the_backup_ended(shell, backup, remote):
+    there = elsewhere(shell, remote, "restored")
+    told = there("restore", "squares", str(shell.folder / "first backup"), **NO_SPARK)
+    assert (told.code, told.err) == (0, "")
+    assert told.out.startswith(f"{there.folder}/home/store/squares is squares as it was at ")
+    shutil.copytree(shell.folder / "numbers", there.folder / "numbers")
+    write_deltalake(str(there.folder / "numbers"), pa.table({"id": [7]}), mode="append")
+    assert there("run", "squares", "--json").json()["messages"] == 1
+    shown = there("show", "squares", "squared", "--json", **NO_SPARK).json()
+    assert sorted(row[shown["columns"].index("id")] for row in shown["rows"]) == [1, 2, 7]
+    refused = there("restore", "squares", str(shell.folder / "first backup"), **NO_SPARK)
+    assert (refused.code, "is there already, and nothing is overwritten" in refused.err) == (2, True)
+    nothing = there("restore", "squares", "typo", **NO_SPARK)
+    assert (nothing.code, Path(there.folder, "typo").exists()) == (2, False)
+
+
+def test_a_store_is_moved_once_it_is_sure_that_nobody_works_on_it(shell, backup, remote):
+    there = elsewhere(shell, remote, "moved")
+    there("restore", "squares", str(shell.folder / "first backup"), **NO_SPARK)
+    assert there("publish", "squares").code == 0  # by which a deployment works on it
+    refused = there("move", "squares", "new store", **NO_SPARK)
+    assert (refused.code, "Then say --stopped, or wait until" in refused.err) == (2, True)
+    done = there("move", "squares", "new store", "--stopped", "--json", **NO_SPARK)
+    assert (done.code, done.json()) == (0, {"store": f"{there.folder}/new store", "verdict": "pass"})
+    closed = there("run", "squares")
+    assert (closed.code, closed.err.strip().splitlines()[-1]) == (
+        2,
+        f"Error: {there.folder}/home/store/squares was moved. Set PIPELINE_STORE={there.folder}/new store.",
+    )
+    moved = {"PIPELINE_STORE": f"{there.folder}/new store"}
+    assert there("audit", "squares", **moved, **NO_SPARK).code == 0
+    assert there("publish", "squares", "--json", **moved).json() == {"commits": 0}
+
+
+def test_what_was_given_up_is_acknowledged_and_a_store_of_this_version_has_nothing_to_migrate(shell):
+    known = shell("acknowledge", "squares", "--why", "negative", "--by", "me", "--json", **NO_SPARK)
+    assert (known.code, known.json()) == (0, {"fold": 3})
+    told = shell("migrate", "squares", "--dry-run", "--json", **NO_SPARK)
+    assert (told.code, told.json()["migrated"]) == (0, [])
