@@ -94,14 +94,16 @@ class Rows:
         return rows if self.batches is None else rows.filter(pl.col("_batch").is_in(self.batches.implode()))
 
 
-def all_tuples(name: str, table: DeltaTable) -> pl.LazyFrame:
+def all_tuples(name: str, table: DeltaTable, users: pl.Schema | None = None) -> pl.LazyFrame:
     """The tuples of a stream in the table of its component.
 
     Args:
         name: of the stream.
+        users: the columns of the user's own that are read as well.
     """
     found = _columns(component_of(name), table)
-    columns = pl.Schema({name: kind for name, kind in _STREAM.items() if name in found})
+    own = {name: kind for name, kind in _STREAM.items() if name in found}
+    columns = pl.Schema({**own, **(users or {})})
     return scan(files_of(table), columns).filter(pl.sql_expr(is_tuple(name, columns)))
 
 

@@ -37,8 +37,9 @@ from acker.core.schemas import (
     stream,
 )
 from acker.core.store import Store
-from acker.core.trims import newest_trim
+from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
+from acker.targets.by_key import trimmed
 from acker.targets.delta import DeltaTarget
 from acker.topology.topology import Topology
 
@@ -203,6 +204,7 @@ def open_all(topology: Topology, store: Store) -> tuple[dict[str, DeltaTable], d
 def _names(topology: Topology, store: Store) -> Iterator[str]:
     yield from _BEFORE_STREAMS
     yield from map(stream, _last_first(Journal(store, topology.roles)))
+    yield from map(trimmed, counted_trim(store).tuples or ())
     yield from _AFTER_STREAMS
 
 

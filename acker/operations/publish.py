@@ -20,7 +20,7 @@ from acker.journal.journal import Journal
 from acker.spark.delta import read_files
 from acker.spark.streams import tuples
 from acker.spark.tags import tagged
-from acker.targets.base import Changes, Publisher, published_fold
+from acker.targets.base import Changes, Publisher, Target, position_of, published_fold
 from acker.topology.topology import Publication, Topology
 
 SMALL_BYTES = 16 * 2**20  # of files
@@ -75,6 +75,14 @@ def published_through(topology: Topology, journal: Journal) -> int:
         if waiting:
             upto = min(upto, waiting[0].fold - 1)
     return upto
+
+
+def former_streams(topology: Topology, journal: Journal, target: Target) -> dict[str, int]:
+    """Components that fed a target before, as one that was renamed -> the newest fold that each published."""
+    others = [name for name in journal.components() if name not in topology.publications]
+    ledger = journal.require(LEDGER)
+    positions = {name: position_of(target, Publisher.of(ledger, name)) for name in others}
+    return {name: position for name, position in positions.items() if position}
 
 
 def _unpublished(topology: Topology, journal: Journal, publication: Publication) -> list[Acked]:

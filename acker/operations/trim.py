@@ -18,8 +18,11 @@ from acker.core.streams import held_back, untracked
 from acker.core.trims import Trim, append_trim, counted_trim, newest_trim
 from acker.journal.batch import Batch
 from acker.journal.journal import Journal
-from acker.operations.publish import published_through
-from acker.targets.audit import acked_tuples
+from acker.operations.publish import former_streams, published_through
+from acker.targets.aggregate import DeltaAggregate
+from acker.targets.audit import acked_tuples, gone_by_key
+from acker.targets.base import Target
+from acker.targets.by_key import keep, trimmed
 from acker.topology.topology import Topology
 
 _TRIES = 3
@@ -74,24 +77,42 @@ def _delete(run: Run, name: str, gone: str) -> None:
 
 
 def _counted(run: Run, announced: Trim) -> Trim:
-    """A trimming with what goes with it, and with all before."""
+    """A trimming with what goes with it, and with all before. What published rows stand for is kept."""
     before, journal = counted_trim(run.store), run.snapshot()
     assert before.tuples is not None
-    tuples = dict(before.tuples) | {
-        name: before.tuples.get(name, 0) + _published(run.topology, journal, name, before, announced)
-        for name, publication in run.topology.publications.items()
-        if (publication.target.takes_back or publication.target.only_adds)
-        and journal.open(stream(name)) is not None
+    counted, tuples = announced.number + 1, dict(before.tuples)
+    for name, target in _counted_targets(run.topology, journal).items():
+        batches = _untracked(run.topology, journal, name, before, announced)
+        number = acked_tuples(journal, name, before, announced, target.only_adds) + sum(batches.values())
+        had = before.tuples.get(name, 0)
+        tuples[name] = had + number
+        if isinstance(target, DeltaAggregate):
+            by = target.rows_by_key()
+            rows = gone_by_key(journal, name, by, before, announced, [*batches])
+            # Where an older version has trimmed without that, what it took is not known any more.
+            if rows is not None and (not had or run.store.open(trimmed(name)) is not None):
+                keep(run.store, name, by, rows, before.number, counted)
+    return Trim(counted, announced.upto, tuples)
+
+
+def _counted_targets(topology: Topology, journal: Journal) -> dict[str, Target]:
+    """The streams that feed, or have fed, a target that holds no roots -> that target."""
+    targets = {name: each.target for name, each in topology.publications.items()}
+    counting = {name: each for name, each in targets.items() if each.takes_back or each.only_adds}
+    former = {name: each for each in counting.values() for name in former_streams(topology, journal, each)}
+    return {
+        name: each for name, each in (former | counting).items() if journal.open(stream(name)) is not None
     }
-    return Trim(announced.number + 1, announced.upto, tuples)
 
 
-def _published(topology: Topology, journal: Journal, name: str, before: Trim, after: Trim) -> int:
-    """How many tuples of a published stream go with the second trimming."""
+def _untracked(
+    topology: Topology, journal: Journal, name: str, before: Trim, after: Trim
+) -> Mapping[int, int]:
+    """Batch -> how many untracked tuples of a published stream go with the second trimming."""
+    if name not in topology.publications or not topology.may_be_untracked(name):
+        return {}
     first, last = (trim.upto.get(component_of(name), 0) for trim in (before, after))
-    others = untracked(journal, name, first, last).values() if topology.may_be_untracked(name) else ()
-    every_attempt = topology.publications[name].target.only_adds
-    return acked_tuples(journal, name, before, after, every_attempt) + sum(others)
+    return untracked(journal, name, first, last)
 
 
 def _horizon(topology: Topology, journal: Journal, before: Trim, planned_before: datetime) -> dict[str, int]:

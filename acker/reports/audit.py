@@ -1,6 +1,5 @@
 """The verdict on a topology: its store and all that it has published."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,8 +10,10 @@ from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.store import Store
 from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
+from acker.operations.publish import former_streams
 from acker.reports.sources import left_out, source_backlogs
-from acker.targets.base import Evidence, Publisher, Target, position_of, published_fold
+from acker.targets.base import Evidence, Target, published_fold
+from acker.targets.by_key import trimmed
 from acker.topology.topology import Topology
 
 
@@ -46,9 +47,10 @@ def _evidence(topology: Topology, journal: Journal, name: str, target: Target) -
     upto = published_fold(journal, target, name)
     if journal.open(stream(name)) is None:
         return None
-    former = _former(topology, journal, target)
+    former = former_streams(topology, journal, target)
     streams = {each: journal.require(stream(each)) for each in (name, *former)}
     fold = read_fold(journal.require(LEDGER), upto) if upto else None
+    counted = counted_trim(journal.store)  # before what is kept, which later trimmings leave readable
     return Evidence(
         ledger=journal.require(LEDGER),
         stream=name,
@@ -56,16 +58,9 @@ def _evidence(topology: Topology, journal: Journal, name: str, target: Target) -
         position=max([upto, *former.values()]),
         folded=fold.logged.get(component_of(name), 0) if fold else 0,
         trim=newest_trim(journal.store),
-        counted=counted_trim(journal.store),
+        counted=counted,
+        kept={each: table for each in streams if (table := journal.store.open(trimmed(each))) is not None},
     )
-
-
-def _former(topology: Topology, journal: Journal, target: Target) -> Mapping[str, int]:
-    """Components that fed a target before, as one that was renamed -> the newest fold that each published."""
-    others = [name for name in journal.components() if name not in topology.publications]
-    ledger = journal.require(LEDGER)
-    positions = {name: position_of(target, Publisher.of(ledger, name)) for name in others}
-    return {name: position for name, position in positions.items() if position}
 
 
 def audit_json(result: Audit) -> dict[str, Any]:

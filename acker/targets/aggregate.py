@@ -12,14 +12,13 @@ from acker.core.errors import TopologyError
 from acker.core.quoting import sql_name
 from acker.spark.delta import append, read
 from acker.targets.aggregates import Aggregate, check_column
-from acker.targets.audit import audit_counts
+from acker.targets.audit import audit_by_key
 from acker.targets.base import Changes, Evidence, Findings
+from acker.targets.by_key import COUNT, ByKey
 from acker.targets.delta import DeltaTarget
 
 if TYPE_CHECKING:
     from acker.targets.kafka import KafkaTarget
-
-COUNT = "_tuples"  # how many tuples a row stands for
 
 
 @dataclass(frozen=True)
@@ -143,6 +142,10 @@ class DeltaAggregate(DeltaTarget):
             F.sum(sign).cast("bigint").alias(COUNT),
         )
 
+    def rows_by_key(self) -> ByKey:
+        """Its rows as the audit makes them."""
+        return ByKey(self.by, self.aggregates)
+
     def audit(self, evidence: Evidence) -> Findings:
-        """See `Target`. The tuples that its rows stand for are as many as were acked."""
-        return audit_counts(evidence, self.table(), COUNT)
+        """See `Target`. Each row is what the acked tuples of its key make."""
+        return audit_by_key(evidence, self.table(), self.rows_by_key())

@@ -7,8 +7,9 @@ of acked messages is refused where one is published.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
+import polars as pl
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -55,6 +56,17 @@ class Aggregate(Protocol):
         """Raise TopologyError where the column types of a stream (Spark's simple strings) cannot serve."""
 
 
+@runtime_checkable
+class Recomputed(Protocol):
+    """An aggregate that the audit computes again without Spark. Of others it compares the tuples' number."""
+
+    def over(self, types: pl.Schema) -> pl.Expr:
+        """The aggregation over tuples, whose columns have `types`."""
+
+    def together(self, kept: str, kind: pl.DataType) -> pl.Expr:
+        """The aggregation over a column of its own values, which is of a type."""
+
+
 @dataclass(frozen=True)
 class Count:
     """How many tuples."""
@@ -71,6 +83,14 @@ class Count:
 
     def check(self, stream: str, types: dict[str, str]) -> None:
         """Every stream can be counted."""
+
+    def over(self, types: pl.Schema) -> pl.Expr:
+        """See `Recomputed`."""
+        return pl.len().cast(pl.Int64)
+
+    def together(self, kept: str, kind: pl.DataType) -> pl.Expr:
+        """See `Recomputed`."""
+        return pl.col(kept).sum()
 
 
 @dataclass(frozen=True)
@@ -98,6 +118,16 @@ class Sum:
                 component=component_of(stream),
             )
 
+    def over(self, types: pl.Schema) -> pl.Expr:
+        """See `Recomputed`."""
+        kind = types[self.column]
+        wide = pl.Decimal(38, kind.scale) if isinstance(kind, pl.Decimal) else pl.Int64()
+        return pl.col(self.column).cast(wide).sum()
+
+    def together(self, kept: str, kind: pl.DataType) -> pl.Expr:
+        """See `Recomputed`."""
+        return pl.col(kept).sum()
+
 
 @dataclass(frozen=True)
 class _Extreme:
@@ -121,6 +151,14 @@ class Min(_Extreme):
         """See `Aggregate`."""
         return f"least({kept}, {added})"
 
+    def over(self, types: pl.Schema) -> pl.Expr:
+        """See `Recomputed`."""
+        return self.together(self.column, types[self.column])
+
+    def together(self, kept: str, kind: pl.DataType) -> pl.Expr:
+        """See `Recomputed`."""
+        return pl.col(kept).min()  # which is NaN where there is nothing else, as Spark's
+
 
 @dataclass(frozen=True)
 class Max(_Extreme):
@@ -133,3 +171,11 @@ class Max(_Extreme):
     def merge(self, kept: str, added: str) -> str:
         """See `Aggregate`."""
         return f"greatest({kept}, {added})"
+
+    def over(self, types: pl.Schema) -> pl.Expr:
+        """See `Recomputed`."""
+        return self.together(self.column, types[self.column])
+
+    def together(self, kept: str, kind: pl.DataType) -> pl.Expr:
+        """See `Recomputed`."""
+        return pl.col(kept).nan_max() if kind.is_float() else pl.col(kept).max()  # NaN is Spark's largest

@@ -4,7 +4,7 @@ What is missing is lost, what nobody acked is unexpected, and what is there twic
 without Spark, and in passes, each of which holds some of the roots, so that its memory has a bound.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,15 @@ from acker.core.events import State
 from acker.core.ledger import settled_in
 from acker.core.messages import MESSAGE, message_name
 from acker.core.parquet import collect
-from acker.core.schemas import LEDGER, stream
+from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.snapshot import Snapshot
 from acker.core.streams import all_tuples
 from acker.core.trims import Trim
 from acker.targets.base import Evidence, Findings
+from acker.targets.by_key import COUNT, ByKey, rows_kept, rows_published
 
 ROOTS_OF_A_PASS = 1_000_000
+_WANTED = " as acked"  # ends the names of columns with what a row should hold
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ class _Acked:
     """The acked roots, each with its tuples.
 
     Args:
-        name: the stream that they are of.
-        streams: the tables that hold, or held, its tuples.
+        streams: the tables that hold, or held, its tuples, by the names of their streams.
         position: the newest fold that counts.
         every_attempt: whether a message has all its acked attempts, and not the newest one alone.
     """
@@ -55,8 +56,7 @@ class _Acked:
     def __init__(
         self,
         ledger: DeltaTable,
-        name: str,
-        streams: Iterable[DeltaTable],
+        streams: Mapping[str, DeltaTable],
         position: int,
         every_attempt: bool = False,
     ) -> None:
@@ -64,15 +64,13 @@ class _Acked:
         rows = settled_in(ledger, position).filter(is_acked).select("root_id", *MESSAGE, "attempt", "batch")
         self.earlier = pl.DataFrame(schema={"root_id": pl.Int64}) if every_attempt else _earlier(rows)
         self._rows = rows.join(self.earlier.lazy(), on="root_id", how="anti")
-        self._streams = list(streams)
-        tuples = [all_tuples(name, table).select("_root_id") for table in self._streams]
+        self._streams = streams
+        tuples = [all_tuples(each, table).select("_root_id") for each, table in streams.items()]
         self._tuples = pl.concat(tuples).drop_nulls()
 
     def passes(self) -> Iterator[tuple[_Pass, pl.DataFrame]]:
         """For each pass its roots: root_id, spout, source_partition, source_offset, batch, tuples."""
-        roots: int = collect(self._rows.select(pl.len())).item()
-        count = max(1, -(-roots // ROOTS_OF_A_PASS))
-        for each in (_Pass(number, count) for number in range(count)):
+        for each in self._passes():
             tuples = (
                 each.of(self._tuples, "_root_id").group_by("_root_id").agg(tuples=pl.len().cast(pl.Int64))
             )
@@ -81,12 +79,32 @@ class _Acked:
             )
             yield each, collect(found.with_columns(pl.col("tuples").fill_null(0)), self._files)
 
+    def _passes(self) -> list[_Pass]:
+        roots: int = collect(self._rows.select(pl.len())).item()
+        count = max(1, -(-roots // ROOTS_OF_A_PASS))
+        return [_Pass(number, count) for number in range(count)]
+
     def _files(self) -> Iterator[str]:
-        return (file for table in self._streams for file in files_of(table))
+        return (file for table in self._streams.values() for file in files_of(table))
 
     def count(self, *conditions: pl.Expr) -> int:
         """The tuples of roots that fulfil all conditions."""
         return sum(int(roots.filter(*conditions)["tuples"].sum()) for _, roots in self.passes())
+
+    def by_key(self, by: ByKey, types: Mapping[str, pl.Schema], *conditions: pl.Expr) -> list[pl.DataFrame]:
+        """Rows of an aggregate over the tuples of roots that fulfil all conditions, by pass and stream.
+
+        Args:
+            types: of the columns that the aggregate needs, by stream.
+        """
+        rows = self._rows.filter(*conditions).select(_root_id="root_id")
+        found = []
+        for each in self._passes():
+            roots = collect(each.of(rows, "_root_id"), self._files).lazy()
+            for name, table in self._streams.items():
+                tuples = all_tuples(name, table, types[name]).join(roots, on="_root_id", how="semi")
+                found.append(collect(by.over(tuples, types[name]), self._files))
+        return found
 
 
 def _earlier(acked: pl.LazyFrame) -> pl.DataFrame:
@@ -103,14 +121,13 @@ def _is_gone(trim: Trim) -> pl.Expr:
 def acked_tuples(snapshot: Snapshot, name: str, before: Trim, after: Trim, every_attempt: bool) -> int:
     """How many tuples of a stream belong to acked messages that go with the second trimming."""
     assert snapshot.fold is not None
-    streams = [snapshot.require(stream(name))]
-    acked = _Acked(snapshot.require(LEDGER), name, streams, snapshot.fold.number, every_attempt)
+    streams = {name: snapshot.require(stream(name))}
+    acked = _Acked(snapshot.require(LEDGER), streams, snapshot.fold.number, every_attempt)
     return acked.count(~_is_gone(before), _is_gone(after))
 
 
 def _acked(evidence: Evidence, every_attempt: bool = False) -> _Acked:
-    streams = evidence.streams.values()
-    return _Acked(evidence.ledger, evidence.stream, streams, evidence.position, every_attempt)
+    return _Acked(evidence.ledger, evidence.streams, evidence.position, every_attempt)
 
 
 def _unpublished(evidence: Evidence, trim: Trim) -> Findings:
@@ -181,15 +198,80 @@ def audit_sent(evidence: Evidence, where: str, found: int) -> Findings:
     return _compared(_number(evidence, every_attempt=True), found, where, "took in")
 
 
+def audit_by_key(evidence: Evidence, table: DeltaTable | None, by: ByKey) -> Findings:
+    """Compare each row of a running aggregate with what the acked tuples of its key make.
+
+    Where that cannot be known, as of tuples that an older version has trimmed, the number of all tuples is.
+    """
+    if table is None:
+        return _unpublished(evidence, evidence.counted)
+    found, made = rows_published(table, by), _made(evidence, by)
+    if found is None or made is None:
+        return audit_counts(evidence, table, COUNT)
+    wanted = made.filter(pl.col(COUNT) > 0).cast({name: found.schema[name] for name in by.columns})
+    both = found.join(wanted, on=by.keys, how="full", coalesce=True, nulls_equal=True, suffix=_WANTED)
+    values = [*by.recomputed, COUNT]
+    same = [pl.col(name).eq_missing(pl.col(f"{name}{_WANTED}")) for name in values]
+    findings: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
+    for row in both.filter(~pl.all_horizontal(same)).sort(by.keys).iter_rows(named=True):
+        there, acked = row[COUNT] or 0, row[f"{COUNT}{_WANTED}"] or 0
+        kind = "lost" if there < acked else "duplicated" if there > acked > 0 else "unexpected"
+        differ = [name for name in values if row[name] != row[f"{name}{_WANTED}"]]
+        told = ", ".join(f"{name} is {row[name]} instead of {row[f'{name}{_WANTED}']}" for name in differ)
+        key = ", ".join(f"{name}={row[name]}" for name in by.keys)
+        findings[kind].append(Finding(f"{table.table_uri} {key}", told))
+    return findings
+
+
+def _made(evidence: Evidence, by: ByKey) -> pl.DataFrame | None:
+    """The rows that acked and untracked tuples make, what is trimmed included; None where nobody knows."""
+    types = {name: found for name, table in evidence.streams.items() if (found := by.types_in(table))}
+    gone = evidence.counted.tuples or {}
+    kept = {name: rows_kept(table, by, evidence.counted.number) for name, table in evidence.kept.items()}
+    sums = {name: 0 if rows is None else int(rows[COUNT].sum()) for name, rows in kept.items()}
+    if any(name not in types or gone.get(name, 0) != sums.get(name, 0) for name in evidence.streams):
+        return None
+    name, table = evidence.stream, evidence.streams[evidence.stream]
+    untracked = all_tuples(name, table, types[name]).filter(_is_untracked(evidence))
+    acked = _acked(evidence).by_key(by, types, ~_is_gone(evidence.counted))
+    rows = [collect(by.over(untracked, types[name]), lambda: files_of(table)), *acked]
+    return by.together([*(each for each in kept.values() if each is not None), *rows])
+
+
+def gone_by_key(
+    snapshot: Snapshot, name: str, by: ByKey, before: Trim, after: Trim, batches: Sequence[int]
+) -> pl.DataFrame | None:
+    """What tuples of a stream make that go with the second trimming; None where nobody knows.
+
+    Args:
+        batches: of the stream, whose untracked tuples go.
+    """
+    assert snapshot.fold is not None
+    table = snapshot.require(stream(name))
+    types = by.types_in(table)
+    if types is None:
+        return None
+    acked = _Acked(snapshot.require(LEDGER), {name: table}, snapshot.fold.number)
+    is_untracked = pl.col("_root_id").is_null() & pl.col("_batch").is_in(list(batches))
+    untracked = all_tuples(name, table, types).filter(is_untracked)
+    rows = acked.by_key(by, {name: types}, ~_is_gone(before), _is_gone(after))
+    return by.together([collect(by.over(untracked, types), lambda: files_of(table)), *rows])
+
+
 def _number(evidence: Evidence, every_attempt: bool) -> int:
     """How many tuples were acked, what is trimmed and what belongs to no message included."""
     assert evidence.counted.tuples is not None
     gone = sum(evidence.counted.tuples.get(name, 0) for name in evidence.streams)
     table = evidence.streams[evidence.stream]
-    tuples = all_tuples(evidence.stream, table)
-    is_untracked = pl.col("_root_id").is_null() & (pl.col("_batch") <= evidence.folded)
-    untracked: int = collect(tuples.filter(is_untracked).select(pl.len()), lambda: files_of(table)).item()
+    tuples = all_tuples(evidence.stream, table).filter(_is_untracked(evidence))
+    untracked: int = collect(tuples.select(pl.len()), lambda: files_of(table)).item()
     return gone + untracked + _acked(evidence, every_attempt).count(~_is_gone(evidence.counted))
+
+
+def _is_untracked(evidence: Evidence) -> pl.Expr:
+    """Of the tuples of a stream those of no message that a fold has seen and that no trimming has counted."""
+    gone = evidence.counted.upto.get(component_of(evidence.stream), 0)
+    return pl.col("_root_id").is_null() & (pl.col("_batch") > gone) & (pl.col("_batch") <= evidence.folded)
 
 
 def _compared(acked: int, found: int, where: str, verb: str) -> Findings:

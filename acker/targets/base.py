@@ -7,7 +7,7 @@ a publish that is repeated or interrupted changes nothing.
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
@@ -94,6 +94,7 @@ class Evidence:
         folded: the newest batch of the stream's component in that fold.
         trim: how far the streams were trimmed, or are about to be.
         counted: the newest trimming of which it is known how many tuples went.
+        kept: what the store keeps of trimmed tuples, by stream, where it keeps something.
     """
 
     ledger: DeltaTable
@@ -103,6 +104,7 @@ class Evidence:
     folded: int
     trim: Trim
     counted: Trim
+    kept: Mapping[str, DeltaTable] = field(default_factory=dict)
 
 
 Findings = Mapping[str, list[Finding]]  # lost, unexpected, duplicated -> what is wrong

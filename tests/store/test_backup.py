@@ -9,14 +9,17 @@ import polars as pl
 import pytest
 
 from acker.batches.run import Run
+from acker.core.errors import StoreError
+from acker.core.lease import Lease
 from acker.core.schemas import ACKNOWLEDGEMENTS, LEDGER
 from acker.core.store import Store
 from acker.operations.backup import back_up, store_in
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
-from acker.operations.restore import restore
+from acker.operations.restore import move, restore
 from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
+from tests.kit.object_store import running_object_store
 from tests.kit.polars_topology import PolarsTopology, TableSource, acked
 
 
@@ -105,3 +108,25 @@ def test_a_backup_begins_anew_when_a_trimming_came_between(place, run):
     run_cycle(copy)
     assert audit_report(run.topology, copy.store).passed
     assert acked(copy, "tripled") == [(24,)]  # of the others the rows were trimmed
+
+
+@pytest.mark.extended
+def test_a_store_is_backed_up_to_s3_restored_there_and_moved_from_there(place, run, tmp_path, monkeypatch):
+    run_cycle(run)
+    with running_object_store(tmp_path / "s3") as found:
+        for name, value in found.items():
+            monkeypatch.setenv(name, value)
+        backup, there = "s3a://lake/backups/a", Store("s3a://lake/store", run.store.topology)
+        back_up(run.topology, run.store, backup, run.clock).write(backup)
+        _, lease = restore(run.topology, there, backup, run.clock)
+        lease.release()
+        home, finish = move(run.topology, there, place.path("home again"), run.clock, is_stopped=False)
+        finish()
+        place.add("numbers", id=[4])
+        far = Run(run.topology, there, run.connect, clock=run.clock)
+        for each in (far, Run(run.topology, home, run.connect, clock=run.clock)):
+            run_cycle(each)
+            assert acked(each, "tripled") == [(6,), (12,), (18,), (24,)]
+            assert audit_report(run.topology, each.store).passed
+        with pytest.raises(StoreError, match="was moved"):
+            Lease(there, "airflow-1", run.clock).hold()

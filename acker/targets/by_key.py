@@ -1,0 +1,132 @@
+"""Running aggregates once more, by key: from the streams, and from what was kept of tuples that were trimmed.
+
+A trimming takes tuples away that a published row stands for. So it first adds them up, and keeps one row for
+each key in the table `trimmed/<stream>` of the store. The audit adds up the tuples that are there, and those
+rows, and compares each key. All of it runs without Spark.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from acker.core.delta import commit_once, open_table, query_table
+from acker.core.schemas import LOG_PROPERTIES, properties_at
+from acker.core.store import Store
+from acker.targets.aggregates import Aggregate, Recomputed
+
+COUNT = "_tuples"  # how many tuples a row stands for
+TRIM = "_trim"  # the trimming with which they went, or a later one before the newest
+_APP = "trim"
+
+_TYPES = (
+    pl.String,
+    pl.Boolean,
+    pl.Date,
+    pl.Datetime,
+    pl.Decimal,
+)  # and numbers; of others nothing is compared
+
+
+def trimmed(stream: str) -> str:
+    """The table of the store that has what was trimmed of a stream."""
+    return f"trimmed/{stream}"
+
+
+@dataclass(frozen=True)
+class ByKey:
+    """The rows of a running aggregate, as the audit makes them.
+
+    Args:
+        keys: the key's columns.
+        aggregates: column -> its aggregate; only those that can be computed again count.
+    """
+
+    keys: tuple[str, ...]
+    aggregates: Mapping[str, Aggregate]
+
+    @property
+    def recomputed(self) -> dict[str, Recomputed]:
+        """The aggregates that can be computed again."""
+        return {name: each for name, each in self.aggregates.items() if isinstance(each, Recomputed)}
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns of its rows."""
+        return [*self.keys, *self.recomputed, COUNT]
+
+    def types_in(self, table: DeltaTable) -> pl.Schema | None:
+        """The columns of a stream that it needs; None where one is missing, or its type has no order."""
+        used = {*self.keys, *(getattr(each, "column", None) for each in self.recomputed.values())} - {None}
+        found = _schema(table)
+        if not used <= set(found):
+            return None
+        types = pl.Schema({name: found[name] for name in found if name in used})
+        known = all(kind.is_numeric() or isinstance(kind, _TYPES) for kind in types.values())
+        return types if known else None
+
+    def over(self, tuples: pl.LazyFrame, types: pl.Schema) -> pl.LazyFrame:
+        """One row per key of tuples."""
+        made = {name: each.over(types) for name, each in self.recomputed.items()}
+        return tuples.group_by(self.keys).agg(**made, **{COUNT: pl.len().cast(pl.Int64)})
+
+    def together(self, rows: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """One row per key of rows, of which a key may have many."""
+        every = pl.concat(rows, how="vertical_relaxed")
+        kinds = every.schema
+        made = {name: each.together(name, kinds[name]) for name, each in self.recomputed.items()}
+        return every.group_by(self.keys).agg(**made, **{COUNT: pl.col(COUNT).sum()}).select(self.columns)
+
+
+def keep(store: Store, stream: str, by: ByKey, gone: pl.DataFrame, before: int, number: int) -> None:
+    """Keep what goes with a trimming, in one commit that happens once. All before it is one row a key then.
+
+    Args:
+        gone: rows of the keys whose tuples go.
+        before: the newest trimming that was counted.
+        number: of this one.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    path = store.path(trimmed(stream))
+    table = open_table(path)
+    kept = None if table is None else rows_kept(table, by, before)
+    if table is not None and kept is None:
+        return  # it was kept for other aggregates
+    new = gone.select(by.columns).with_columns(pl.lit(number, pl.Int64).alias(TRIM))
+    if kept is not None:
+        old = by.together([kept]).with_columns(pl.lit(before, pl.Int64).alias(TRIM))
+        new = pl.concat([old, new], how="vertical_relaxed")
+    rows = new.to_arrow()
+
+    def commit(found: DeltaTable | None, once: CommitProperties) -> None:
+        properties = properties_at(path, LOG_PROPERTIES) if found is None else None
+        write_deltalake(
+            found or path, rows, mode="overwrite", configuration=properties, commit_properties=once
+        )
+
+    commit_once(path, {_APP: number}, commit)
+
+
+def rows_kept(table: DeltaTable, by: ByKey, upto: int) -> pl.DataFrame | None:
+    """What is kept of trimmings up to one; None where that is of other keys or aggregates."""
+    found = _schema(table)
+    if [name for name in found if name != TRIM] != by.columns:
+        return None
+    rows = pl.DataFrame(query_table(f"SELECT * FROM kept WHERE {TRIM} <= {upto}", kept=table))
+    return rows.select(by.columns)
+
+
+def rows_published(table: DeltaTable, by: ByKey) -> pl.DataFrame | None:
+    """The rows of a published table; None where it lacks a column."""
+    if not set(by.columns) <= set(_schema(table)):
+        return None
+    columns = ", ".join('"' + name.replace('"', '""') + '"' for name in by.columns)
+    return pl.DataFrame(query_table(f"SELECT {columns} FROM published", published=table))
+
+
+def _schema(table: DeltaTable) -> pl.Schema:
+    return pl.DataFrame(pa.schema(table.schema().to_arrow()).empty_table()).schema
