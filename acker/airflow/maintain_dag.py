@@ -13,6 +13,7 @@ AUDIT_PAGE = "docs/how-to/alerts.md#audit"
 DOC = """\
 Keeps the tables of `{name}` small and quick to read. `trim` deletes tuples and events that no message in
 flight and no published table needs, once the tuples are {streams} hours old and the events {events}.
+Reasons of failures, which may quote rows, {reasons}.
 `compact` rewrites small files. `vacuum` deletes files that no version of the last {files} hours refers to.
 Beside them `audit` judges whether anything is lost, unexpected or duplicated.
 
@@ -24,10 +25,12 @@ lists what is wrong: `acker audit {name}`.
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
     schedule = CronTriggerTimetable(SETTINGS.maintain_schedule, timezone="UTC")
+    days = SETTINGS.reason_retention_days
     doc = DOC.format(
         name=manifest.name,
         streams=SETTINGS.stream_retention_hours,
         events=SETTINGS.event_retention_hours,
+        reasons=f"expire after {days:,} days" if days else "are kept for ever",
         files=SETTINGS.file_retention_hours,
     )
     with dag_of(manifest, "maintain", schedule, doc) as dag:

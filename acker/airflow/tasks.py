@@ -31,6 +31,7 @@ from acker.operations import cycle, replay
 from acker.operations import fold as acking
 from acker.operations.cycle import room_for_new, run_spout
 from acker.operations.fields import Fields, text_in
+from acker.operations.forget import expire_reasons
 from acker.operations.matching import Listed
 from acker.operations.publish import publish_stream
 from acker.operations.requests import read_request
@@ -329,10 +330,16 @@ def audit(topology: str) -> list[str]:
 
 
 def trim(run: Run) -> Counts:
-    """Delete what nobody needs any more from streams (batches, by component) and events (rows)."""
+    """Delete what nobody needs any more from streams (batches, by component) and events (rows).
+
+    Past a retention of their own reasons go too, and are counted as `reasons`.
+    """
     settings = Settings.from_env()
     streams = trim_streams(run, timedelta(hours=settings.stream_retention_hours))
-    return streams | trim_events(run, timedelta(hours=settings.event_retention_hours))
+    done = streams | trim_events(run, timedelta(hours=settings.event_retention_hours))
+    days = settings.reason_retention_days
+    expired = sum(expire_reasons(run, timedelta(days=days)).values()) if days else 0
+    return done | ({"reasons": expired} if expired else {})
 
 
 def compact(run: Run) -> Counts:

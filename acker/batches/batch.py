@@ -10,7 +10,6 @@ from acker.batches.run import Run
 from acker.batches.state import BatchState, Standing, standing
 from acker.batches.write import write
 from acker.components.base import Component
-from acker.components.collector import LONGEST_REASON
 from acker.core.errors import BoltError
 from acker.core.log import LogRequest, run_log
 from acker.journal.batch import Batch
@@ -67,6 +66,6 @@ def give_up(run: Run, bolt: Component, reason: str) -> Batch:
         )
     found = standing(run.topology, journal, batch)
     if found.state is BatchState.PLANNED:
-        found = Standing(batch, BatchState.FAILING, reason[:LONGEST_REASON])
+        found = Standing(batch, BatchState.FAILING, run.topology.redaction(reason))
     log(run, journal, found)
     return batch

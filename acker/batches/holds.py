@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from acker.batches.run import Run
-from acker.components.collector import LONGEST_REASON
 from acker.core.delta import append_rows, last_number, query
 from acker.core.errors import AckerError, BatchHeld
+from acker.core.reasons import LONGEST_TOLD
 from acker.core.retry import ExponentialBackoff
 from acker.core.schemas import HOLDS, SCHEMAS
 from acker.journal.batch import Batch
@@ -87,7 +87,7 @@ def _hold(run: Run, batch: Batch, error: Exception) -> None:
         component=batch.component,
         batch=batch.number,
         tries=tries,
-        reason=reason_of(error),
+        reason=run.topology.redaction(reason_of(error)),
         held_at=before.held_at if before else now,
         tried_at=now,
         retry_at=now + timedelta(seconds=delay),
@@ -101,7 +101,7 @@ def _hold(run: Run, batch: Batch, error: Exception) -> None:
 def reason_of(error: Exception) -> str:
     """The first line of what an error says."""
     lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:LONGEST_REASON]
+    return (lines[0] if lines else type(error).__name__)[:LONGEST_TOLD]
 
 
 def _newest(journal: Journal, component: str, number: int) -> Hold | None:

@@ -29,6 +29,7 @@ def write(run: Run, journal: Journal, component: Component, batch: Batch) -> Non
             is_published=any(component_of(name) == component.name for name in run.topology.publications),
             on_search=lambda: run.emit_progress("searching", component.name, batch.number),
             takes_back=any(each.target.takes_back for each in run.topology.publications.values()),
+            redaction=run.topology.redaction,
         )
     )
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "give-up": ("acker.cli.runs:give_up", "Fail the messages of a batch that a bolt cannot finish."),
     "acknowledge": ("acker.cli.runs:acknowledge", "Say that you know of what was given up so far."),
     "replay": ("acker.cli.replays:replay", "Emit messages again: what is due, or what you choose."),
+    "forget": ("acker.cli.forget:forget", "Take the reasons of messages' failures out of the store."),
     "audit": ("acker.cli.reports:audit", "Judge whether anything is lost, unexpected or duplicated."),
     "status": ("acker.cli.reports:status", "Show where components, acker, publishers and sources stand."),
     "failures": (

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from acker.core.audit import Audit
     from acker.core.messages import MessageId
+    from acker.operations.forget import Forgotten
     from acker.operations.replay import DryRun
     from acker.reports.failures import Failures
     from acker.reports.published import PublishedRows
@@ -235,6 +237,19 @@ def dry_run(found: "DryRun") -> None:
     if found.matched > len(found.messages):
         line(f"… and {found.matched - len(found.messages):,} more")
     pairs(found.counts)
+
+
+def forgotten(found: "Forgotten", dry_run: bool, file_retention_hours: int) -> None:
+    """Print what was forgotten, and for how long old files have it."""
+    counts = asdict(found)
+    pairs({name: count for name, count in counts.items() if count or name == "messages"})
+    if dry_run:
+        line("Nothing was changed.")
+    elif found.events or found.ledger or found.holds:
+        line(
+            "Old files of these tables keep the reasons until they are vacuumed, "
+            f"{file_retention_hours:,} hours from now (PIPELINE_FILE_RETENTION_HOURS)."
+        )
 
 
 def published(found: "PublishedRows") -> None:

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from acker.components.collector import LONGEST_REASON
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
+from acker.core.reasons import LONGEST_TOLD
 from acker.spark.columns import bound_literal
 
 ERROR_COLUMN = "_error"
@@ -45,7 +45,7 @@ def failure_columns(error: Column, kind: DataType | None) -> tuple[Column, Colum
     else:
         reason, for_good = error.cast("string"), F.lit(False)
     failed = F.when(for_good, Kind.REJECT.value).otherwise(Kind.FAIL.value)
-    return F.when(reason.isNotNull(), failed), F.substring(reason, 1, LONGEST_REASON)
+    return F.when(reason.isNotNull(), failed), F.substring(reason, 1, LONGEST_TOLD)
 
 
 def merge_anchors(*anchors: Column | str) -> Column:

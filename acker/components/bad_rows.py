@@ -25,9 +25,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from acker.components.anchors import FOREIGN_ANCHOR
-from acker.components.collector import LONGEST_REASON
 from acker.core.errors import BoltError
 from acker.core.quoting import sql_name
+from acker.core.reasons import LONGEST_REASON, LONGEST_TOLD
 
 MOST_BAD = 32  # past this the bolt may be at fault and not the rows
 _WAYS = 4  # as many runs as two levels of halves, and half as many of them raise
@@ -59,14 +59,14 @@ def row_error(error: PySparkException) -> str | None:
         return None if _UNLOADED in str(error) or raised.startswith(_NO_ROWS_FAULT) else raised
     state = error.getSqlState() or ""
     if FOREIGN_ANCHOR not in str(error) and (state.startswith(_DATA_EXCEPTION) or state == _RAISED):
-        return str(error).split(" SQLSTATE:")[0].strip()[:LONGEST_REASON]
+        return str(error).split(" SQLSTATE:")[0].strip()[:LONGEST_TOLD]
     return None
 
 
 def _last_line_of_traceback(message: str) -> str:
     body = message.split("JVM stacktrace:")[0].split(" SQLSTATE:")[0]
     lines = [line.strip() for line in body.splitlines() if line.strip()]
-    return (lines[-1] if lines else message)[:LONGEST_REASON]
+    return (lines[-1] if lines else message)[:LONGEST_TOLD]
 
 
 def hides_cause(error: PySparkException) -> bool:
@@ -331,7 +331,7 @@ class _Search:
         if 2 * len(reasons) * count > len(some) * total:
             raise BoltError(
                 f"Bolt {self.bolt} fails on most messages of a batch, so it is taken to be at fault itself: "
-                f"{reasons[0]}. Mend it, or fail rows with fail_when, and run it again.",
+                f"{reasons[0][:LONGEST_REASON]}. Mend it, or fail rows with fail_when, and run it again.",
                 component=self.bolt,
             )
 

@@ -15,9 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acker.components.mistakes import telling_who
 from acker.core.quoting import sql_name
+from acker.core.reasons import Redaction
 from acker.core.schemas import component_of, stream
 from acker.journal.batch import Batch
 from acker.journal.journal import Journal
+from acker.spark.reasons import kept
 from acker.spark.streams import append, stamped, tuples, user_columns
 from acker.spark.tags import tagged
 
@@ -142,7 +144,8 @@ class Component(Stream, ABC):
             while True:
                 with telling_who("Spout" if self.is_spout else "Bolt", self.name):
                     table = work.journal.open(stream(self.name))
-                    rows = stamped(self.rows(work, bad), table, self.name, batch.number)
+                    rows = kept(self.rows(work, bad), work.redaction)
+                    rows = stamped(rows, table, self.name, batch.number)
                 try:
                     append(rows, work.journal.store, self.name, batch.number)
                 except PySparkException as error:
@@ -189,6 +192,7 @@ class Work:
         is_published: whether a published table takes the component's tuples, so that `check` is needed.
         on_search: called before the batch's rows are looked through for bad ones.
         takes_back: whether a published table takes back what replaced messages had added to it.
+        redaction: what is not to be kept of reasons.
     """
 
     spark: SparkSession
@@ -200,6 +204,7 @@ class Work:
     is_published: bool
     on_search: Callable[[], None]
     takes_back: bool
+    redaction: Redaction
 
     @cached_property
     def taken(self) -> dict[str, list[int]]:

@@ -17,11 +17,15 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+from acker.core import reasons
+from acker.core.reasons import LONGEST_TOLD, shown
+
+for _module in (reasons, sys.modules[__name__]):
+    cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
 
 # What user code raises whatever the tuple: a module that is not installed, a machine without memory.
 NO_TUPLES_FAULT = (ImportError, MemoryError)
-LONGEST_REASON = 1_000  # characters; a reason is read by people
+_LONGEST_QUOTED = 200  # characters of what a bolt has emitted by mistake
 PLACE = ("stream", "file", "row", "batch", "since", "task")  # where a tuple lies, since when, and who has it
 _OPEN, _ACKED, _FAILED = range(3)
 
@@ -220,8 +224,17 @@ def failure(reason: str | Exception) -> dict[str, Any]:
     # By its attribute, since the class that a worker imports is another than the one that was pickled.
     for_good = getattr(reason, "fails_for_good", False) is True
     is_plain = isinstance(reason, str) or for_good
-    text = str(reason) if is_plain else f"{type(reason).__name__}: {reason}"
-    return {"_kind": "reject" if for_good else "fail", "_error": text[:LONGEST_REASON]}
+    told = getattr(reason, "told", reason)
+    text = str(reason) if is_plain else f"{type(reason).__name__}: {told}"
+    return {"_kind": "reject" if for_good else "fail", "_error": text[:LONGEST_TOLD]}
+
+
+def misfit(kind: type[Exception], before: str, values: Any, after: str) -> Exception:
+    """An error that quotes what a bolt has emitted; `told` is what the reason is made of."""
+    text = repr(values)
+    error = kind(f"{before} {text[:_LONGEST_QUOTED]}{after}")
+    error.told = f"{before} {shown(text, _LONGEST_QUOTED)}{after}"  # type: ignore[attr-defined]
+    return error
 
 
 def named(values: Any, names: list[str]) -> dict[str, Any]:
@@ -239,4 +252,4 @@ def named(values: Any, names: list[str]) -> dict[str, Any]:
         return dict(values)
     if isinstance(values, (tuple, list)) and len(values) == len(names):
         return dict(zip(names, values, strict=True))
-    raise ValueError(f"emitted {values!r:.200}; a row is a dict or a tuple of {', '.join(names)}")
+    raise misfit(ValueError, "emitted", values, f"; a row is a dict or a tuple of {', '.join(names)}")

@@ -23,6 +23,7 @@ from acker.components.collector import (
     Task,
     Tuple,
     failure,
+    misfit,
     named,
     of_roots,
 )
@@ -94,10 +95,9 @@ class TupleRunner:
             return ()
         is_row = isinstance(result, str | bytes | Mapping | Row) or not isinstance(result, Iterable)
         if is_row or (isinstance(result, tuple) and not all(isinstance(each, _ROWS) for each in result)):
-            raise TypeError(
-                f"returned {result!r:.200} instead of rows; yield each row, as a dict or a tuple of "
-                f"{', '.join(self.names)}"
-            )
+            columns = ", ".join(self.names)
+            after = f" instead of rows; yield each row, as a dict or a tuple of {columns}"
+            raise misfit(TypeError, "returned", result, after)
         rows: Iterable[Any] = result
         return rows
 

@@ -102,6 +102,22 @@ def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
     return _matched(_emitted(topology, snapshot, fold, chosen), _count(pending), unseen)
 
 
+def newest_matching(
+    topology: Topology, fold: Fold, selection: Selection, states: Sequence[State]
+) -> pl.LazyFrame:
+    """The newest rows of the messages that a selection matches, of spouts that are gone as well.
+
+    Args:
+        selection: whose `states`, `where` and `limit` are passed over.
+        states: that the newest rows may have.
+    """
+    _check_names(topology, fold, selection)
+    found = current_rows(fold).filter(_condition(selection) & pl.col("state").is_in(states))
+    if selection.positions:
+        found = found.join(_positions(selection), on=POSITION, how="semi")
+    return newest_of(fold, found)
+
+
 def select_recorded(topology: Topology, snapshot: Snapshot, recorded: pl.DataFrame) -> Matched:
     """Find those of some messages that stand where they stood when a selection found them.
 

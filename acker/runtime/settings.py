@@ -26,6 +26,8 @@ _LARGEST_PORT = 65535
 _AUTO = "auto"
 _LOCAL = "local[*]"
 _KEPT = "PIPELINE_FILE_RETENTION_HOURS"
+_REASONS_KEPT = "PIPELINE_REASON_RETENTION_DAYS"
+_MOST_REASON_RETENTION_DAYS = 36_500
 _LEAST_FILE_RETENTION_HOURS = 24  # what the store's tables promise their readers as well
 _MASTER = re.compile(r"spark://[^/:;@\s]+:[0-9]{1,5}(,[^/:;@\s]+:[0-9]{1,5})*")  # of several one leads
 
@@ -64,6 +66,8 @@ class Settings:
         stream_retention_hours: `PIPELINE_STREAM_RETENTION_HOURS`, how long streams keep tuples that no
             message in flight and no published table needs. Default: 168, a week.
         event_retention_hours: `PIPELINE_EVENT_RETENTION_HOURS`, the same of folded events. Default: 168.
+        reason_retention_days: `PIPELINE_REASON_RETENTION_DAYS`, how long the reasons of what has settled are
+            kept, which may quote rows. Default: 0, for ever.
         file_retention_hours: `PIPELINE_FILE_RETENTION_HOURS`, how long Delta keeps files that the newest
             version of a table no longer has. Default: 168; at least 24.
         approval_limit: `PIPELINE_APPROVAL_LIMIT`; a manual replay of more messages waits for a person.
@@ -116,6 +120,7 @@ class Settings:
     maintain_schedule: str
     stream_retention_hours: int
     event_retention_hours: int
+    reason_retention_days: int
     file_retention_hours: int
     approval_limit: int
     approval_hours: int
@@ -179,6 +184,7 @@ class Settings:
             maintain_schedule=value("PIPELINE_MAINTAIN_SCHEDULE", "0 3 * * *"),
             stream_retention_hours=number("PIPELINE_STREAM_RETENTION_HOURS", 168),
             event_retention_hours=number("PIPELINE_EVENT_RETENTION_HOURS", 168),
+            reason_retention_days=_reason_retention(_REASONS_KEPT, number(_REASONS_KEPT, 0)),
             file_retention_hours=_file_retention(_KEPT, number(_KEPT, 168)),
             approval_limit=number("PIPELINE_APPROVAL_LIMIT", 1000),
             approval_hours=positive_number("PIPELINE_APPROVAL_HOURS", 24, environ),
@@ -356,6 +362,15 @@ def _number(name: str, text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text):
         raise SettingsError(f"{name} is {text!r}; set it to a whole number, 0 or more.")
     return int(text)
+
+
+def _reason_retention(name: str, days: int) -> int:
+    if days > _MOST_REASON_RETENTION_DAYS:
+        raise SettingsError(
+            f"{name} is {str(days)!r}; set it to a number of days up to {_MOST_REASON_RETENTION_DAYS:,}, "
+            "or to 0, which keeps reasons for ever."
+        )
+    return days
 
 
 def _file_retention(name: str, hours: int) -> int:

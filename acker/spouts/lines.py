@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from acker.core.events import Kind
+from acker.spark.reasons import shown
 
 _CORRUPT = "_corrupt"
 _SHOWN = 200  # characters of a line that a reason shows
@@ -77,11 +78,11 @@ def csv_rows(whole: DataFrame, schema: str, header: list[str] | None, delimiter:
     rows = text_rows(split(whole.withColumns({"value": text, "_header": first}), _with_open_quotes))
     if header is not None:
         expected = delimiter.join(header)
-        why = F.concat(F.lit(f"the header is not {expected} but "), F.substring("_header", 1, _SHOWN))
+        why = F.concat(F.lit(f"the header is not {expected} but "), shown(F.col("_header"), _SHOWN))
         is_other = F.lower("_header") != expected.lower()
         rows = _failed(rows.where(F.col("_source_offset") > 1), is_other, why)
-    shown = F.substring(F.replace("value", F.lit(_OPEN), F.lit("")), 1, _SHOWN)
-    rows = _failed(rows, F.contains("value", F.lit(_OPEN)), F.concat(F.lit(_BROKEN), shown))
+    line = shown(F.replace("value", F.lit(_OPEN), F.lit("")), _SHOWN)
+    rows = _failed(rows, F.contains("value", F.lit(_OPEN)), F.concat(F.lit(_BROKEN), line))
     options = {"columnNameOfCorruptRecord": _CORRUPT, "sep": delimiter, "quote": '"', "escape": '"'}
     return _parsed(rows, F.from_csv("value", f"{schema}, {_CORRUPT} string", options), "CSV")
 
@@ -104,7 +105,7 @@ def _with_open_quotes(text: Column) -> Column:
 def _parsed(rows: DataFrame, parsed: Column, form: str) -> DataFrame:
     """Messages with the fields of `parsed`, of which a further one holds a line that does not parse."""
     rows = rows.where(F.trim("value") != "").withColumn("parsed", parsed)
-    why = F.concat(F.lit(f"not valid {form} for the schema: "), F.substring("value", 1, _SHOWN))
+    why = F.concat(F.lit(f"not valid {form} for the schema: "), shown(F.col("value"), _SHOWN))
     rows = _failed(rows, F.col(f"parsed.{_CORRUPT}").isNotNull(), why)
     return rows.select("_source_partition", "_source_offset", "_kind", "_error", "parsed.*").drop(_CORRUPT)
 

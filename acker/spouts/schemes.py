@@ -10,6 +10,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from acker.core.errors import SourceError
 from acker.kafka.registry import NoSuchSchema, Registry
+from acker.spark.reasons import shown
 
 _CORRUPT = "_corrupt"
 _SHOWN = 200  # characters of a value that a reason shows
@@ -81,10 +82,9 @@ class Json:
         options = {"columnNameOfCorruptRecord": _CORRUPT}
         whole = F.from_json(text, f"{self.schema}, {_CORRUPT} string", options)
         names = records.sparkSession.createDataFrame([], self.schema).schema.names
-        shown = F.substring(text, 1, _SHOWN)
         bad = F.when(
             text.isNotNull() & (whole.isNull() | whole[_CORRUPT].isNotNull()),
-            F.concat(F.lit("not valid JSON for the schema: "), shown),
+            F.concat(F.lit("not valid JSON for the schema: "), shown(text, _SHOWN)),
         )
         return F.struct(*(whole[name].alias(name) for name in names)), F.coalesce(error, bad)
 
@@ -145,8 +145,8 @@ class Avro:
     def _plain(self, value: Column, writer: str | None = None) -> tuple[Column, Column]:
         options = {"mode": "PERMISSIVE", "avroSchema": _within(self.schema)}
         datum = from_avro(value, _within(writer or self.schema), options)["datum"]
-        shown = F.concat(F.lit("not valid Avro for the schema: "), F.hex(F.substring(value, 1, _SHOWN_BYTES)))
-        return datum, F.when(value.isNotNull() & datum.isNull(), shown)
+        why = F.concat(F.lit("not valid Avro for the schema: "), F.hex(F.substring(value, 1, _SHOWN_BYTES)))
+        return datum, F.when(value.isNotNull() & datum.isNull(), why)
 
 
 def _within(schema: str) -> str:

@@ -22,6 +22,7 @@ from acker.components.spout import SpoutComponent
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.names import did_you_mean
 from acker.core.paths import absolute
+from acker.core.reasons import Redaction
 from acker.core.retry import ExponentialBackoff, RetryPolicy
 from acker.core.schemas import component_of, edge
 from acker.core.timeouts import DEFAULT_WINDOWS, Timeouts
@@ -79,9 +80,11 @@ class Topology:
             `PIPELINE_RUN_SCHEDULE` says. It also runs when a replay has emitted messages.
         one_task: whether Airflow runs all components in one task, which costs less where batches are small,
             instead of in one task each.
+        redact: a regular expression of Python's, or several. Each match in the reason of a failure or of a
+            hold is replaced by `***` before the reason is written anywhere.
 
     Raises:
-        TopologyError: the name is not usable.
+        TopologyError: the name is not usable, or `redact` has no regular expression that serves.
         SettingsError: a number or duration is out of range, or the schedule is none.
     """
 
@@ -98,6 +101,7 @@ class Topology:
         batch_rows: int = DEFAULT_BATCH_ROWS,
         schedule: str | Iterable[str] | None = None,
         one_task: bool = False,
+        redact: str | Iterable[str] | None = None,
     ) -> None:
         _check_name("topology", name)
         for what, number in (("max_pending", max_pending), ("batch_rows", batch_rows)):
@@ -111,6 +115,7 @@ class Topology:
         self.batch_rows = batch_rows
         self.schedule = checked_schedule(name, schedule)
         self.one_task = one_task
+        self.redaction = _redaction(name, redact)
         self.components: dict[str, Component] = {}
         self.publications: dict[str, Publication] = {}  # by stream
         self.hooks: dict[Hook, list[HookFunction]] = {}
@@ -446,6 +451,16 @@ def _target(
             f"publish of {stream}: `by` goes with a path, and not with a {type(to).__name__}."
         )
     return to
+
+
+def _redaction(name: str, redact: str | Iterable[str] | None) -> Redaction:
+    try:
+        return Redaction.of(redact)
+    except ValueError as error:
+        raise TopologyError(
+            f"redact of topology {name} cannot be used: {error}. Give it a regular expression, or several, "
+            "that match what reasons must not keep."
+        ) from error
 
 
 def _check_name(what: str, name: str) -> None:

@@ -133,6 +133,29 @@ def test_a_replay_by_hand_emits_what_was_chosen(answers):
     assert (spout["component"], spout["logged"], spout["unfinished"]) == ("numbers", 4, False)
 
 
+def test_what_the_store_tells_of_a_message_is_forgotten(answers, shell):
+    shutil.copytree(shell.folder / "home" / "store", shell.folder / "forgetting")
+    here = {**NO_SPARK, "PIPELINE_STORE": str(shell.folder / "forgetting")}
+    forget = ("forget", "squares", "--message", "numbers:0:-4", "--why", "asked to")
+    counts = {"messages": 1, "partners": 0, "unknown": 0, "events": 2, "ledger": 3, "holds": 0}
+    dry = shell(*forget, "--dry-run", "--json", **here)
+    assert dry.json() == {"dry_run": True, **counts, "file_retention_hours": 168}
+    assert shell(*forget, **here).out == (
+        "messages 1, events 2, ledger 3\nOld files of these tables keep the reasons until they are vacuumed, "
+        "168 hours from now (PIPELINE_FILE_RETENTION_HOURS).\n"
+    )
+    assert shell(*forget, **here).out == "messages 1\n"
+    entries = shell("trace", "squares", "numbers:0:-4", **here).out
+    assert ("below 0" in entries, "forgotten" in entries) == (False, True)
+    assert shell("audit", "squares", **here).code == 0
+
+
+@pytest.mark.extended
+def test_what_is_to_be_forgotten_must_be_chosen(shell):
+    done = shell("forget", "squares", "--why", "asked to", **NO_SPARK)
+    assert (done.code, done.err[:29]) == (2, "Error: Choose what to forget:")
+
+
 def test_a_replay_of_what_is_due_counts_it(answers):
     assert (answers["replay of nothing"].out, answers["replay of nothing"].code) == ("replayed 0\n", 0)
 

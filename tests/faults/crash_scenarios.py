@@ -28,9 +28,13 @@ from acker.batches.run import Run
 from acker.components.anchors import collect_anchors, fail_when, merge_anchors
 from acker.components.base import Component
 from acker.components.collector import RichBolt
+from acker.core.delta import query
 from acker.core.errors import BoltError
+from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
 from acker.operations import compact as maintain
+from acker.operations import forget as forgetting
+from acker.operations.selection import Selection
 from acker.operations.trim import trim_events, trim_streams
 from acker.spouts import DeltaSpout
 from acker.spouts.kafka import KafkaSpout
@@ -246,6 +250,37 @@ MAINTAINED = scenario(
     Task("vacuum", lambda run: maintain.vacuum(run, 0), sums, at=10 * DAY),
     steps(sums, "numbers", *BRANCHES, world=adds("numbers", id=[4]), at=10 * DAY, is_tried=False),
     published={"doubled": [(2,), (4,), (6,), (8,)], "sums": [(False, 2, 6), (True, 2, 4)]},
+)
+
+
+# The reasons of a message are forgotten, and those of another one expire.
+
+
+def forget(run: Run) -> None:
+    chosen = Selection(states=(State.DEAD_LETTER,), spout="numbers", positions=(("0", -3),))
+    forgetting.forget(run, chosen, "asked to", "me")
+
+
+def expire(run: Run) -> None:
+    forgetting.expire_reasons(run, timedelta(days=7))
+
+
+def look(run: Run) -> None:
+    for name in ("events", "ledger"):
+        found = query("SELECT DISTINCT reason FROM t WHERE reason IS NOT NULL", t=run.store.require(name))
+        assert {row["reason"] for row in found} == {"forgotten", "expired"}, name
+
+
+FORGOTTEN = scenario(
+    created(squares, both(adds("numbers", id=[1, -3, -4]), touched("bug"))),
+    steps(squares, "numbers", *CYCLE, is_tried=False),
+    steps(squares, "replay", *CYCLE, at=20, is_tried=False),
+    Task("forget", forget, squares, at=20),
+    Task("expire", expire, squares, at=10 * DAY),
+    Task("look", look, squares, at=10 * DAY, is_tried=False),
+    steps(squares, "numbers", *CYCLE, world=adds("numbers", id=[5]), at=10 * DAY, is_tried=False),
+    published={"squares": [(1,), (25,)]},
+    dead_letter=2,
 )
 
 
@@ -515,6 +550,7 @@ SCENARIOS = {
     "retried": RETRIED,
     "replaced": REPLACED,
     "maintained": MAINTAINED,
+    "forgotten": FORGOTTEN,
     "held": HELD,
     "joined": JOINED,
     "retired": RETIRED,

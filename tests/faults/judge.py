@@ -60,13 +60,13 @@ def states(store: Store) -> dict[str, int]:
 
 
 def settled_rows(store: Store) -> set[str]:
-    """Every settled row, as text."""
+    """Every settled row, as text, and of its reason whether it has one: that may be forgotten."""
     if newest_fold(store) is None:
         return set()
     rows = query(
         "SELECT * FROM ledger WHERE live_in IS NULL AND root_id IS NOT NULL", ledger=store.require("ledger")
     )
-    return {str(row) for row in rows}
+    return {str(row | {"reason": row["reason"] is not None}) for row in rows}
 
 
 def newest_rows(store: Store) -> list[dict[str, Any]]:

@@ -7,6 +7,8 @@ moves with it.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+FORGET = "tests/store/test_forget.py::"
+REASONS = "tests/unit/test_reasons.py::"
 HANDLES = "tests/unit/test_handles.py::"
 MIGRATE = "tests/store/test_migrate.py::"
 JOB = "tests/unit/test_job.py::"
@@ -779,5 +781,24 @@ MUTANTS = (
         (
             "tests/spark/test_backup.py::test_a_copy_that_publishes_to_the_originals_table_does_not_take_its_folds_for_its_own",
         ),
+        "what forgets reasons passes over a compaction",
+        "acker/core/rewriting.py",
+        "custom_metadata=dict(note), max_commit_retries=0)",
+        "custom_metadata=dict(note))",
+        (f"{FORGET}test_commits_that_come_between_are_no_loss",),
+    ),
+    Mutant(
+        "a message in flight is forgotten",
+        "acker/operations/forget.py",
+        "    for row in moving.head(1).rows(named=True):\n",
+        "    for row in moving.head(0).rows(named=True):\n",
+        (f"{FORGET}test_messages_in_flight_are_refused_and_nothing_is_forgotten",),
+    ),
+    Mutant(
+        "a secret that a quotation cuts is kept",
+        "acker/core/reasons.py",
+        """f"{text[:characters]}{_REST}{rest}{_END}" if rest else text""",
+        "text[:characters]",
+        (f"{REASONS}test_a_secret_that_the_end_of_a_quotation_cuts_is_replaced",),
     ),
 )

@@ -17,6 +17,7 @@ from acker.components.dataframe_bolt import DataFrameBolt
 from acker.components.workers import TupleRunner
 from acker.core.delta import query
 from acker.core.errors import BoltError
+from acker.core.reasons import Redaction
 from acker.core.store import Store
 from acker.journal.batch import Batch
 from acker.journal.inputs import Spans
@@ -199,6 +200,7 @@ def work(spark, store_uri):
         is_published=False,
         on_search=lambda: None,
         takes_back=False,
+        redaction=Redaction(),
     )
 
 

@@ -1,0 +1,42 @@
+"""Reasons as columns of Spark; see `acker.core.reasons`."""
+
+import sys
+
+from pyspark import cloudpickle
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from acker.core import reasons
+from acker.core.reasons import LONGEST_REASON, UNSHOWN, Redaction
+
+cloudpickle.register_pickle_by_value(reasons)  # type: ignore[no-untyped-call]
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+
+def shown(text: Column, characters: int) -> Column:
+    """The beginning of a text as a reason quotes it, with what follows it unshown."""
+    rest = F.substring(text, characters + 1, LONGEST_REASON)
+    unshown = F.concat(F.lit("\ufdd0"), rest, F.lit("\ufdd1"))
+    return F.concat(F.substring(text, 1, characters), F.when(rest == "", "").otherwise(unshown))
+
+
+def kept(rows: DataFrame, redaction: Redaction) -> DataFrame:
+    """Rows of a component whose reasons, `_error`, may be kept.
+
+    A pattern is Python's, so Python looks for it: the workers of Spark are needed for that. Without one
+    nothing is to look for.
+    """
+    error = F.col("_error")
+    if redaction.patterns:
+        return rows.withColumn("_error", F.udf(_Kept(redaction), "string", useArrow=False)(error))
+    return rows.withColumn("_error", F.substring(F.regexp_replace(error, UNSHOWN, ""), 1, LONGEST_REASON))
+
+
+class _Kept:
+    """What a worker does with each reason; most rows have none."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self.redaction = redaction
+
+    def __call__(self, reason: str | None) -> str | None:
+        return None if reason is None else self.redaction(reason)
