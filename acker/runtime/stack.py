@@ -191,6 +191,7 @@ def _commands(tasks_port: int) -> dict[str, list[str]]:
         "scheduler": ["acker.airflow", "scheduler", "--skip-serve-logs"],
         "dag-processor": ["airflow", "dag-processor"],
         "triggerer": ["airflow", "triggerer", "--skip-serve-logs"],
+        "cleaner": ["acker.airflow", "clean", "--daily"],
     }
 
 
