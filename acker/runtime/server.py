@@ -35,6 +35,9 @@ _STOP_SECONDS = 20  # Spark's own shutdown hooks take 1 to 3
 _KEEP_SECONDS = 300  # to write the classes takes less than 60 where the machine is not busy
 _TERMINATED = 128 + signal.SIGTERM  # how Java ends that was told to and has done what it does at its end
 _POLL_SECONDS = 0.1
+# A server that others use may be silent for seconds: it collects garbage, waits for a disk or is paused.
+_SILENT_SECONDS = 60
+_LOOK_AGAIN_SECONDS = 1
 
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # of which Spark's server and its client both know
 
@@ -128,6 +131,17 @@ def find(settings: Settings) -> Server | None:
     return server if answers else None
 
 
+def find_patiently(settings: Settings) -> Server | None:
+    """The server of this home, for which it waits where its process lives and does not answer for a while.
+
+    It returns at once where the server answers or its process is gone, and after a minute in any case.
+    """
+    patience = _Patience(settings)
+    while (server := find(settings)) is None and patience.is_left():
+        time.sleep(_LOOK_AGAIN_SECONDS)
+    return server
+
+
 def is_left_running(settings: Settings) -> bool:
     """Whether this process has started the server of this home and does not end it."""
     server = find(settings)
@@ -170,19 +184,27 @@ def start(
         raise ServerError(
             "An owned server ends with the thread that starts it: start it from the main thread."
         )
-    with _locked(settings):
-        server = find(settings)
-        if server:
-            _check_token(settings)
-            return server
-        _end(settings)  # a server whose start was cut short, or that no longer answers
-        kept = kept_classes(settings)
-        if port is not None:
-            check_free(settings.server_address, port)
-        options = [f"-XX:SharedArchiveFile={kept}"] if kept.exists() else []
-        if keep:  # Java's second compiler would take more time than what it compiles saves
-            options = [f"-XX:ArchiveClassesAtExit={keep}", "-XX:TieredStopAtLevel=1"]
-        return _launch(settings, port or free_port(), owned, options)
+    patience = _Patience(settings)
+    while True:
+        with _locked(settings):
+            server = find(settings)
+            if server:
+                _check_token(settings)
+                return server
+            if not patience.is_left():
+                _end(settings)  # a server whose start was cut short, or that no longer answers
+                return _launch_one(settings, owned, port, keep)
+        time.sleep(_LOOK_AGAIN_SECONDS)  # without the lock, so that `stop` does not wait
+
+
+def _launch_one(settings: Settings, owned: bool, port: int | None, keep: Path | None) -> Server:
+    kept = kept_classes(settings)
+    if port is not None:
+        check_free(settings.server_address, port)
+    options = [f"-XX:SharedArchiveFile={kept}"] if kept.exists() else []
+    if keep:  # Java's second compiler would take more time than what it compiles saves
+        options = [f"-XX:ArchiveClassesAtExit={keep}", "-XX:TieredStopAtLevel=1"]
+    return _launch(settings, port or free_port(), owned, options)
 
 
 def stop(settings: Settings) -> bool:
@@ -294,6 +316,34 @@ def _is_alive(server: Server) -> bool:
     if child is not None:
         child.poll()
     return _start_time(server.pid) == server.started
+
+
+class _Patience:
+    """How long a server is waited for that lives and does not answer. It tells of the wait on stderr."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._pid: int | None = None  # of the server that is waited for
+        self._since = 0.0  # by the monotonic clock
+        self._is_told = False
+
+    def is_left(self) -> bool:
+        """Whether the home's server may answer yet: its process lives, was up before, and has time left."""
+        server = _read(self._settings)
+        if server is None or not server.is_up or not _is_alive(server):
+            return False
+        if self._pid != server.pid:
+            self._pid, self._since, self._is_told = server.pid, time.monotonic(), False
+        elif not self._is_told:  # at the second look, since a process that was just killed is gone by then
+            self._tell(f"does not answer. Waiting up to {_SILENT_SECONDS} s …")
+            self._is_told = True
+        is_left = time.monotonic() - self._since < _SILENT_SECONDS
+        if not is_left:
+            self._tell(f"has not answered for {_SILENT_SECONDS} s.")
+        return is_left
+
+    def _tell(self, what: str) -> None:
+        print(f"The Spark server of {self._settings.home} (process {self._pid}) {what}", file=sys.stderr)
 
 
 def _end(settings: Settings) -> bool:

@@ -92,7 +92,7 @@ def serve(settings: Settings, port: int | None, tell: Callable[[str], None]) -> 
             raise ServerError(f"A server runs in {settings.home} already: `acker server stop`.")
         try:
             tell(server.start(settings, owned=True, port=port).url)
-            while server.find(settings) is not None:
+            while server.find_patiently(settings) is not None:
                 time.sleep(_LOOK_SECONDS)
         finally:
             server.stop(settings)

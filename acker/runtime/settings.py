@@ -95,6 +95,8 @@ class Settings:
             Default: 10.
         task_timeout_minutes: `PIPELINE_TASK_TIMEOUT_MINUTES`, after which Airflow ends a task and tries it
             again. Default: 360.
+        airflow_retention_days: `PIPELINE_AIRFLOW_RETENTION_DAYS`, how long Airflow's database and logs are
+            kept where what started Airflow cleans them. 0: for ever. Default: 90.
         acker_tasks: `PIPELINE_ACKER_TASKS`, how many tasks do the work of a log or of a fold. Of 1 it is the
             caller; more are Spark's. None, for `auto`: as many as the rows need. Default: 1 where Spark's
             jobs run on this machine, by the project's own server, else `auto`.
@@ -135,6 +137,7 @@ class Settings:
     disk_free_percent: int
     monitor_schedule: str
     task_timeout_minutes: int
+    airflow_retention_days: int
     acker_tasks: int | None
     fold_rows: int
     jars: Path | None
@@ -199,6 +202,7 @@ class Settings:
             disk_free_percent=number("PIPELINE_DISK_FREE_PERCENT", 10),
             monitor_schedule=value("PIPELINE_MONITOR_SCHEDULE", "*/5 * * * *"),
             task_timeout_minutes=positive_number("PIPELINE_TASK_TIMEOUT_MINUTES", 360, environ),
+            airflow_retention_days=number("PIPELINE_AIRFLOW_RETENTION_DAYS", 90),
             acker_tasks=_acker_tasks(value("PIPELINE_ACKER_TASKS", _AUTO), is_here),
             fold_rows=positive_number("PIPELINE_FOLD_ROWS", 8_000_000, environ),
             jars=_folder("PIPELINE_JARS", jars) if (jars := value("PIPELINE_JARS", "")) else None,

@@ -54,7 +54,7 @@ class Stack:
 
     settings: Settings
     port: int  # of Airflow's UI and API
-    spark_port: int
+    spark: server.Server
     password: str
     environ: dict[str, str]
     commands: dict[str, list[str]]  # of `python -m`, by the part that each starts
@@ -70,8 +70,10 @@ class Stack:
         """Start again whatever has ended. Returns the names of those parts."""
         ended = []
         if server.find(self.settings) is None:
-            server.start(self.settings, owned=True, port=self.spark_port)
-            ended.append("Spark")
+            running = server.start(self.settings, owned=True, port=self.spark.port)
+            if running.pid != self.spark.pid:  # it has not only been busy
+                ended.append("Spark")
+            self.spark = running
         for name, command in self.commands.items():
             if name not in self.parts or self.parts[name].poll() is not None:
                 if name in self.parts:
@@ -135,7 +137,7 @@ def running_stack(settings: Settings, dags: Path) -> Iterator[Stack]:
         tasks_port = free_port()
         secret = _secrets(folder)
         environ = _environment(settings, folder, dags, port, tasks_port, spark.url, secret)
-        stack = Stack(settings, port, spark.port, secret["password"], environ, _commands(tasks_port))
+        stack = Stack(settings, port, spark, secret["password"], environ, _commands(tasks_port))
         try:
             _migrate(settings, environ)
             stack.supervise()
@@ -189,6 +191,7 @@ def _commands(tasks_port: int) -> dict[str, list[str]]:
         "scheduler": ["acker.airflow", "scheduler", "--skip-serve-logs"],
         "dag-processor": ["airflow", "dag-processor"],
         "triggerer": ["airflow", "triggerer", "--skip-serve-logs"],
+        "cleaner": ["acker.airflow", "clean", "--daily"],
     }
 
 

@@ -17,6 +17,7 @@ from acker.core.quoting import column_name, sql_name
 from acker.spark.delta import read, read_files, schema_of
 from acker.spouts.base import Backlog, History, Range, check_reserved
 from acker.spouts.delta_few import rows_by_id, rows_by_key
+from acker.spouts.delta_gone import as_planned, counted, lost_rows
 from acker.spouts.delta_log import highest_row_id, oldest_commit
 
 PARTITION = "0"  # a Delta table has one
@@ -72,7 +73,7 @@ class DeltaSpout:
             unread = _unread(table, column_name(self.key), after, limit)
         else:
             told = self._told(table, last, limit) if self.key is None else None
-            unread = told or _unread_by_spark(self._rows(spark, table.version()), after, limit)
+            unread = told or _unread_by_spark(self._rows(spark, table), after, limit)
         if unread.nulls:
             raise SourceError(
                 f"{unread.nulls} rows of {path} have no {self.key}, so they could not be told apart or "
@@ -81,12 +82,23 @@ class DeltaSpout:
             )
         if unread.end is None:
             return None
-        return {"after": after, "upto": unread.upto, "end": unread.end, "version": table.version()}
+        planned = {"after": after, "upto": unread.upto, "end": unread.end, "version": table.version()}
+        return planned | ({} if unread.rows is None else {"rows": unread.rows, "first": unread.first})
 
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
         """See `Spout`."""
+        newest, where = self._table(), _between(planned["after"], planned["upto"])
         # At the version that was planned, so that a row deleted since does not vanish without a trace.
-        return self._rows(spark, planned["version"], _between(planned["after"], planned["upto"]))
+        table = as_planned(newest, planned["version"], self._of_key(where) if _is_plain(newest) else None)
+        rows = self._rows(spark, table or newest, where)
+        if table is not None:
+            return rows
+        there = rows.select(_OFFSET).toArrow()[_OFFSET]
+        lost = lost_rows(counted(planned, absolute(self.path) if self.key is None else None), there)
+        if lost is None:
+            return rows
+        lost = lost.add_column(0, "_source_partition", pa.repeat(PARTITION, lost.num_rows))
+        return rows.unionByName(spark.createDataFrame(lost), allowMissingColumns=True)
 
     def ends(self, planned: Range) -> dict[str, int]:
         """See `Spout`."""
@@ -198,6 +210,10 @@ class DeltaSpout:
         except StoreError:
             return {}
 
+    def _of_key(self, where: str) -> str | None:
+        """A condition on `_source_offset` as one on the key, on which files are skipped."""
+        return None if self.key is None else where.replace(_OFFSET, column_name(self.key))
+
     def _table(self, version: int | None = None) -> DeltaTable:
         path = absolute(self.path)
         table = open_table(path, version)
@@ -205,20 +221,20 @@ class DeltaSpout:
             raise SourceError(f"There is no Delta table at {path}.", table=path)
         return table
 
-    def _rows(self, spark: SparkSession, version: int | None = None, where: str = "true") -> DataFrame:
-        """Rows of the table, as it stands or stood, with their positions.
+    def _rows(self, spark: SparkSession, table: DeltaTable | None = None, where: str = "true") -> DataFrame:
+        """Rows of the table, as it stands or as a version of it, with their positions.
 
         Args:
+            table: the version; None: as it stands.
             where: a condition on `_source_offset` in SQL.
         """
-        path, table = absolute(self.path), self._table(version)
-        if self.key is not None and _is_plain(table):
+        path, plain = absolute(self.path), table or self._table()
+        if self.key is not None and _is_plain(plain):
             # Spark would look into the log and for the files, which takes it longer than to read them.
-            of_key = where.replace(_OFFSET, column_name(self.key))
-            frame = read_files(spark, table, files_of(table, of_key))
+            frame = read_files(spark, plain, files_of(plain, self._of_key(where)))
         else:
             reader = spark.read.format("delta")
-            frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
+            frame = (reader if table is None else reader.option("versionAsOf", table.version())).load(path)
         check_reserved(path, frame.columns)
         found = frame.select(
             F.lit(PARTITION).alias("_source_partition"), self._offset(frame).alias(_OFFSET), "*"
@@ -258,11 +274,15 @@ class _Unread:
         end: the highest position, None where there is nothing.
         upto: up to which a batch takes it.
         nulls: rows without a position, anywhere.
+        first: the lowest position.
+        rows: how many rows a batch takes; None where they were not counted.
     """
 
     end: int | None
     upto: int | None
     nulls: int
+    first: int | None = None
+    rows: int | None = None
 
 
 def _between(after: int | None, upto: int) -> str:
@@ -284,19 +304,22 @@ def _tracks_rows(table: DeltaTable) -> bool:
 
 def _unread(table: DeltaTable, key: str, after: int | None, limit: int) -> _Unread:
     is_new = "true" if after is None else f"({key} > {after} OR {key} IS NULL)"
-    counts = f'max({key}) AS "end", count({key}) AS n, count(*) - count({key}) AS nulls'
+    counts = (
+        f'min({key}) AS "first", max({key}) AS "end", count({key}) AS n, count(*) - count({key}) AS nulls'
+    )
     (found,) = query(f"SELECT {counts} FROM source WHERE {is_new}", source=table)
     upto = found["end"]
     if found["n"] > limit:
         first = f"SELECT {key} FROM source WHERE {is_new} ORDER BY {key} LIMIT {limit}"
         (upto,) = query(f"SELECT max({key}) AS upto FROM ({first})", source=table)[0].values()
-    return _Unread(found["end"], upto, found["nulls"])
+    return _Unread(found["end"], upto, found["nulls"], found["first"], min(found["n"], limit))
 
 
 def _unread_by_spark(rows: DataFrame, after: int | None, limit: int) -> _Unread:
     offset = F.col("_source_offset")
     unread = rows if after is None else rows.where((offset > after) | offset.isNull())
     found = unread.agg(
+        F.min(offset).alias("first"),
         F.max(offset).alias("end"),
         F.count(offset).alias("rows"),
         F.count_if(offset.isNull()).alias("nulls"),
@@ -307,4 +330,4 @@ def _unread_by_spark(rows: DataFrame, after: int | None, limit: int) -> _Unread:
         first = unread.select(offset).orderBy(offset).limit(limit).agg(F.max(offset).alias("upto")).first()
         assert first is not None
         upto = first["upto"]
-    return _Unread(found["end"], upto, found["nulls"])
+    return _Unread(found["end"], upto, found["nulls"], found["first"], min(found["rows"], limit))

@@ -1,10 +1,12 @@
 """What the log of a Delta table tells without Spark: which row ids there are, and when rows came."""
 
 import json
+from base64 import b85decode
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
+from uuid import UUID
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -17,6 +19,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROW_TRACKING = "delta.rowTracking"  # the domain in which Delta keeps the highest row id
 _LOOK_BACK = 1_000  # commits that are looked through for the oldest
 _MOST_COMMITS = 100  # that are read for row ids
+
+# Deletion vectors are named in Z85, whose letters are others than those of Python's base 85.
+_TO_PYTHONS = bytes.maketrans(
+    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
+)
+_ENCODED_UUID = 20  # letters
 
 # Operations that bring no rows. Rows of a file that they rewrite keep their ids, although Delta draws others.
 _BARREN = {
@@ -40,6 +49,80 @@ def highest_row_id(path: str, after: int, upto: int) -> int | None:
         if highest is not None:
             return highest
     return None
+
+
+def ids_of_new_rows(path: str, low: int, high: int, version: int) -> list[tuple[int, int]] | None:
+    """Spans [low, high] of the row ids in [low, high] that rows of a version have; they are in order.
+
+    Ids that a rewritten row was offered and did not take are in none.
+
+    Args:
+        path: absolute path or URI of a table with row tracking.
+
+    Returns:
+        None where the log does not tell: a commit is gone, or rows were also deleted or merged meanwhile.
+    """
+    system, root = open_folder(path)
+    spans: list[tuple[int, int]] = []
+    for number in range(version, -1, -1):
+        try:
+            actions = _actions(system, f"{root}/_delta_log/{number:020}.json")
+        except (ArrowException, OSError):
+            return None
+        highest = _highest_of(actions)
+        if highest is not None and highest < low:
+            break
+        infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+        if not infos or (_takes_rows(actions) and any(info.get("operation") != "UPDATE" for info in infos)):
+            return None
+        if not all(map(_brings_rows, infos)):
+            continue
+        for add in (action["add"] for action in actions if "add" in action):
+            rows = json.loads(add.get("stats") or "{}").get("numRecords")
+            if rows is None or add.get("baseRowId") is None:
+                return None
+            span = max(low, add["baseRowId"]), min(high, add["baseRowId"] + rows - 1)
+            if span[0] <= span[1]:
+                spans.append(span)
+    return sorted(spans)
+
+
+def has_commit(path: str, version: int) -> bool:
+    """Whether the log of a table still holds a commit; also where that cannot be asked from here.
+
+    Args:
+        path: absolute path or URI of the table.
+    """
+    try:
+        system, root = open_folder(path)
+        found = system.get_file_info(f"{root}/_delta_log/{version:020}.json")
+    except (ArrowException, OSError):
+        return True
+    return bool(found.type != fs.FileType.NotFound)
+
+
+def removed_vectors(path: str, after: int, upto: int) -> set[str]:
+    """Paths or URIs of the deletion vectors that versions (after, upto] removed from a table.
+
+    Args:
+        path: absolute path or URI of the table.
+
+    Raises:
+        FileNotFoundError: the log no longer holds one of the commits.
+    """
+    system, root = open_folder(path)
+    found = set()
+    for version in range(after + 1, upto + 1):
+        for action in _actions(system, f"{root}/_delta_log/{version:020}.json"):
+            vector = action.get("remove", {}).get("deletionVector") or {}
+            name = vector.get("pathOrInlineDv", "")
+            if vector.get("storageType") == "p":
+                found.add(unquote(name.removeprefix("file:")))
+            elif vector.get("storageType") == "u":
+                folder, encoded = name[:-_ENCODED_UUID], name[-_ENCODED_UUID:]
+                uuid = UUID(bytes=b85decode(encoded.encode().translate(_TO_PYTHONS)))
+                found.add("/".join([path, *filter(None, [folder]), f"deletion_vector_{uuid}.bin"]))
+    return found
 
 
 def base_row_ids(table: DeltaTable) -> dict[str, int] | None:
@@ -80,6 +163,11 @@ def _given_by(system: fs.FileSystem, commit: str) -> int | None:
     actions = _actions(system, commit)
     if not all(_brings_rows(action["commitInfo"]) for action in actions if "commitInfo" in action):
         return None
+    return _highest_of(actions)
+
+
+def _highest_of(actions: list[dict[str, Any]]) -> int | None:
+    """The highest row id that was ever given, as a commit tells that gave one."""
     for action in actions:
         domain = action.get("domainMetadata", {})
         if domain.get("domain") == _ROW_TRACKING:
@@ -98,6 +186,11 @@ def _brings_rows(commit: Mapping[str, Any]) -> bool:
     operation, metrics = commit.get("operation"), commit.get("operationMetrics") or {}
     only_changes = operation == "MERGE" and str(metrics.get("numTargetRowsInserted")) == "0"
     return operation not in _BARREN and not only_changes
+
+
+def _takes_rows(actions: list[dict[str, Any]]) -> bool:
+    """Whether a commit can have taken rows away, or changed some."""
+    return any(action["remove"].get("dataChange", True) for action in actions if "remove" in action)
 
 
 def oldest_commit(table: DeltaTable, after: int) -> datetime | None:

@@ -36,7 +36,7 @@ from tests.kit.compose import (
 )
 from tests.kit.object_store import BUCKET, running_object_store
 
-PARTS = {"api-server", "scheduler", "dag-processor", "triggerer"}
+PARTS = {"api-server", "scheduler", "dag-processor", "triggerer", "cleaner"}
 ONE_MACHINE = {"network", "postgres", "migrate", "spark", *PARTS}
 OF_A_CLUSTER = {"spark-master", "spark-worker", "kafka", "bucket", "s3"}
 

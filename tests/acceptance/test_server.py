@@ -112,6 +112,47 @@ def test_two_starts_at_once_give_one_server_that_is_found_again_until_it_is_stop
     assert not server.stop(settings)
 
 
+def pause(running: server.Server) -> None:
+    """Stop a server's process, so that it takes no connection any more once its queue of them is full."""
+    os.killpg(running.pid, signal.SIGSTOP)
+    while is_listening("127.0.0.1", running.port):
+        pass
+
+
+def test_a_server_that_is_paused_for_a_while_is_waited_for_and_keeps_its_sessions(own_home):
+    settings = Settings.from_env(own_home)
+    running = server.start(settings)
+    session = connect(settings)
+    session.range(3).createTempView("three")
+    pause(running)
+    try:
+        command = [sys.executable, "-c", PRINT_STARTED]
+        asking = subprocess.Popen(
+            command, cwd=ROOT, env=own_home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert asking.stderr is not None
+        told = asking.stderr.readline()
+    finally:
+        os.killpg(running.pid, signal.SIGCONT)
+    assert asking.communicate()[0] == f"{running.pid}\n"
+    who = f"The Spark server of {settings.home} (process {running.pid})"
+    assert told == f"{who} does not answer. Waiting up to 60 s …\n"
+    assert session.table("three").count() == 3
+    session.stop()
+
+
+@pytest.mark.extended
+def test_a_server_that_never_answers_again_is_ended_and_another_started(own_home, monkeypatch, capsys):
+    settings = Settings.from_env(own_home)
+    silent = server.start(settings)
+    pause(silent)
+    monkeypatch.setattr(server, "_SILENT_SECONDS", 0)
+    running = server.start(settings)
+    assert is_gone(silent.pid, within_seconds=0.5)
+    assert server.find(settings) == running
+    assert f"(process {silent.pid}) has not answered for 0 s" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone can end a process with its parent")
 def test_a_killed_owner_leaves_no_server(own_home):
     owner = python(own_home, OWN_AND_WAIT)

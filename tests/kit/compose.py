@@ -37,7 +37,7 @@ CLUSTER = dict(re.findall(r"^#   (\w+)=(\S*)", FILE.read_text(), re.MULTILINE)) 
 }
 
 ONCE = {"migrate", "bucket"}
-UNCHECKED = {"network", *ONCE}
+UNCHECKED = {"network", "cleaner", *ONCE}
 
 
 def call(values: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":

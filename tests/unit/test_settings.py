@@ -43,6 +43,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
         disk_free_percent=10,
         monitor_schedule="*/5 * * * *",
         task_timeout_minutes=360,
+        airflow_retention_days=90,
         jars=None,
     )
 
@@ -82,6 +83,7 @@ def test_every_variable_is_read():
         "PIPELINE_DISK_FREE_PERCENT": "5",
         "PIPELINE_MONITOR_SCHEDULE": "@hourly",
         "PIPELINE_TASK_TIMEOUT_MINUTES": "30",
+        "PIPELINE_AIRFLOW_RETENTION_DAYS": "7",
         "PIPELINE_JARS": "/srv/jars",
     }
     assert Settings.from_env(environ) == Settings(
@@ -118,6 +120,7 @@ def test_every_variable_is_read():
         disk_free_percent=5,
         monitor_schedule="@hourly",
         task_timeout_minutes=30,
+        airflow_retention_days=7,
         jars=Path("/srv/jars"),
     )
 
