@@ -14,7 +14,9 @@ from acker.core.delta import arrow_table, path_of
 from acker.core.errors import StoreError
 from acker.core.lease import KEEPS_FILES, Lease
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS, is_far, stream
+from acker.core.trims import counted_trim
 from acker.journal.journal import Journal
+from acker.targets.by_key import trimmed
 
 _SMALL_BYTES = 8 << 20
 _SMALL_FILES = 100  # which a table may have
@@ -71,10 +73,11 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
         return []
     journal = run.snapshot()
     components = dict.fromkeys([*run.topology.components, *journal.components()])  # also those gone
-    streams = [stream(name) for name in components if journal.open(stream(name)) is not None]
-    for name in (*SCHEMAS, *streams):
+    others = [*map(stream, components), *map(trimmed, counted_trim(run.store).tuples or ())]
+    names = [*SCHEMAS, *(name for name in others if journal.open(name) is not None)]
+    for name in names:
         table = run.store.require(name)
         # All files and not only those that the log still names as removed: checkpoints forget them, and what
         # a killed write has left was never named.
         table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True)
-    return [*SCHEMAS, *streams]
+    return names

@@ -17,6 +17,7 @@ BACKUP = "tests/store/test_backup.py::"
 LEASE = "tests/unit/test_lease.py::"
 MADE = "tests/unit/test_made_at_once.py::"
 LOG = "tests/unit/test_log.py::"
+BY_KEY = "tests/spark/test_audit_by_key.py::"
 BATCH = "tests/spark/test_batch.py::"
 BRANCHES = "tests/store/test_branches.py::"
 CHANGES = "tests/store/test_changes.py::"
@@ -781,6 +782,29 @@ MUTANTS = (
         (
             "tests/spark/test_backup.py::test_a_copy_that_publishes_to_the_originals_table_does_not_take_its_folds_for_its_own",
         ),
+    ),
+    Mutant(
+        "what is trimmed is not kept by key",
+        "acker/operations/trim.py",
+        "                keep(run.store, name, by, rows, before.number, counted)\n",
+        "                pass\n",
+        (f"{BY_KEY}test_what_was_trimmed_is_kept_by_key_and_compared",),
+    ),
+    Mutant(
+        "an audit counts untracked tuples that a trimming has counted",
+        "acker/targets/audit.py",
+        """(pl.col("_batch") > gone) & """,
+        "",
+        (f"{BY_KEY}test_tuples_of_no_message_count_once_also_between_the_counting_and_the_deletion",),
+    ),
+    Mutant(
+        "what a renamed bolt had published is not counted when it goes",
+        "acker/operations/trim.py",
+        "(former | counting).items()",
+        "counting.items()",
+        (f"{BY_KEY}test_what_a_renamed_bolt_had_published_is_counted_when_it_is_trimmed",),
+    ),
+    Mutant(
         "what forgets reasons passes over a compaction",
         "acker/core/rewriting.py",
         "custom_metadata=dict(note), max_commit_retries=0)",
