@@ -743,10 +743,12 @@ MUTANTS = (
         "acker/operations/backup.py",
         """    yield from _BEFORE_STREAMS
     yield from map(stream, _last_first(Journal(store, topology.roles)))
+    yield from map(trimmed, counted_trim(store).tuples or ())
     yield from _AFTER_STREAMS
 """,
         """    yield from _AFTER_STREAMS
     yield from map(stream, _last_first(Journal(store, topology.roles)))
+    yield from map(trimmed, counted_trim(store).tuples or ())
     yield from _BEFORE_STREAMS
 """,
         (f"{BACKUP}test_a_backup_is_whole_although_steps_go_on_between_its_tables",),
