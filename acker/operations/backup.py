@@ -22,7 +22,7 @@ from pyarrow.fs import copy_files
 from acker.core.copies import Copied, copy_data, copy_log, files_at
 from acker.core.delta import said
 from acker.core.errors import StoreError
-from acker.core.lease import KEEPS_FILES, Lease
+from acker.core.lease import KEEPS_FILES, Holding, Lease
 from acker.core.schemas import (
     ACKNOWLEDGEMENTS,
     BATCHES,
@@ -150,7 +150,8 @@ def back_up(topology: Topology, store: Store, to: str, clock: Callable[[], datet
         StoreError: the folder has one, another backup runs, or something cannot be read or written.
     """
     _check_unfinished(to)
-    keeps = Lease(store, f"a backup to {to}", clock, KEEPS_FILES)
+    keeps = Lease(store, to, clock, KEEPS_FILES)
+    _check_alone(keeps.read(), to, clock())
     keeps.hold()
     taken_at = clock()
     published, own = open_all(topology, store)
@@ -181,6 +182,14 @@ def _check_unfinished(to: str) -> None:
     except StoreError:
         return
     raise StoreError(f"{to} has a backup of {found.topology} of {found.taken_at}. Name another folder.")
+
+
+def _check_alone(found: Holding, to: str, now: datetime) -> None:
+    if found.holder != to and now < found.until:
+        raise StoreError(
+            f"A backup to {found.holder} is being made. Wait until it is done. If it was killed, run it "
+            f"again, or wait until {found.until:%H:%M} UTC."
+        )
 
 
 def open_all(topology: Topology, store: Store) -> tuple[dict[str, DeltaTable], dict[str, DeltaTable]]:

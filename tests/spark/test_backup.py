@@ -189,7 +189,7 @@ def test_a_restore_overwrites_nothing_and_is_closed_until_it_is_done(place, run)
 
 def test_vacuum_deletes_nothing_while_a_backup_runs(place, run):
     run_cycle(run)
-    keeps = Lease(run.store, "a backup to /srv/a", run.clock, KEEPS_FILES)
+    keeps = Lease(run.store, "/srv/a", run.clock, KEEPS_FILES)
     keeps.hold()
     assert vacuum(run, 24) == []
     keeps.release()

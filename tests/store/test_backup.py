@@ -10,7 +10,7 @@ import pytest
 
 from acker.batches.run import Run
 from acker.core.errors import StoreError
-from acker.core.lease import Lease
+from acker.core.lease import KEEPS_FILES, LASTS, Lease
 from acker.core.schemas import ACKNOWLEDGEMENTS, LEDGER
 from acker.core.store import Store
 from acker.operations.backup import back_up, store_in
@@ -108,6 +108,15 @@ def test_a_backup_begins_anew_when_a_trimming_came_between(place, run):
     run_cycle(copy)
     assert audit_report(run.topology, copy.store).passed
     assert acked(copy, "tripled") == [(24,)]  # of the others the rows were trimmed
+
+
+def test_two_backups_at_once_are_one_too_many(place, run):
+    run_cycle(run)
+    Lease(run.store, "/srv/first", run.clock, KEEPS_FILES).hold()  # and it is killed
+    with pytest.raises(StoreError, match=r"A backup to /srv/first is being made\. .* wait until 01:00 UTC"):
+        back_up(run.topology, run.store, place.path("second"), run.clock)
+    place.clock.advance(LASTS.total_seconds())
+    back_up(run.topology, run.store, place.path("second"), run.clock)
 
 
 @pytest.mark.extended
