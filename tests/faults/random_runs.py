@@ -34,7 +34,8 @@ class Action:
     def __str__(self) -> str:
         if self.what == "become":
             assert self.shape is not None
-            return f"become {[(node.name, node.kind, *node.inputs) for node in self.shape.nodes]}"
+            nodes = [(node.name, node.kind, *node.inputs) for node in self.shape.nodes]
+            return f"become {self.shape.place}{nodes}"
         return {
             "feed": f"feed {self.feed}",
             "do": f"do {self.order}",
@@ -227,6 +228,7 @@ class _Maker:
             self._changed: 16 if self._can_change() else 0,
             self._replayed: 16,
             self._maintained: 12,
+            self._copied: 10,
         }
         self.random.choices(list(happenings), list(happenings.values()))[0]()
         if self.waits and self.random.random() < 0.6:
@@ -303,6 +305,17 @@ class _Maker:
             self.actions.append(Action("later", seconds=2 * 86_400))
             self._do("cycle")
             self._do("trim")
+
+    def _copied(self) -> None:
+        """A backup in the midst of a cycle, and a store that is made of it elsewhere and goes on."""
+        self.features.add("backup")
+        self._do("cycle", self._at(), self.random.choice(("stop", "kill")))
+        number = len(self.actions)
+        backup = f"{self.folder}/backup_{number}"
+        self._do("back_up", to=backup)
+        self.shape = replace(self.shape, place=f"copy_{number}/")
+        self.actions.append(Action("become", shape=self.shape))
+        self._do("restore", backup=backup)
 
     # Changes of the topology.
 

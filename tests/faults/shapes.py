@@ -87,13 +87,14 @@ class Shape:
     delay_seconds: float = 0
     acker_tasks: int = 0  # that do logs and folds elsewhere; 0: the process itself
     servers: str = ""  # of a Kafka cluster, from whose topics it reads and to which it publishes
+    place: str = ""  # below the folder, of the store and of what is published; the sources stay
 
     @property
     def store(self) -> str:
-        return f"{self.folder}/store"
+        return f"{self.folder}/{self.place}store"
 
     def table(self, stream: str) -> str:
-        return f"{self.folder}/published_{stream.replace('.', '_')}"
+        return f"{self.folder}/{self.place}published_{stream.replace('.', '_')}"
 
     def topic(self, name: str) -> str:
         """Of a spout, or of a stream that is published."""

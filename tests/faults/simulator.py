@@ -30,6 +30,7 @@ from tests.kit.histories import written
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TRIES = 5  # of an order that a conflict refuses, as a scheduler has
+TAKES_AWAY = ("compact", "trim", "vacuum", "back_up")  # what the plain acker reads; the last the store itself
 
 
 class Crew:
@@ -191,6 +192,7 @@ class Simulator:
         elif action.what == "become":
             assert action.shape is not None
             self.shape = action.shape
+            self.store = Store(self.shape.store, "sim")  # another where it was restored elsewhere
         elif action.what == "resume":
             self._resume()
         else:
@@ -209,7 +211,7 @@ class Simulator:
             feed(self.shape, spout, rows)
 
     def _do(self, order: Order) -> None:
-        if order.what in ("compact", "trim", "vacuum"):  # which take away what the plain acker reads
+        if order.what in TAKES_AWAY:
             self._follow()
         for _ in range(TRIES):
             self.worker.send(self.shape, self.now, order)

@@ -31,6 +31,7 @@ FEATURES = {  # -> in how many of these seeds at least
     "change": 10,
     "compact": 5,
     "trim": 5,
+    "backup": 10,
     "DataFrame join of branches": 10,
     "DataFrame join of messages": 10,
     "rich join": 15,

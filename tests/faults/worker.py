@@ -29,10 +29,13 @@ from acker.core.tasks import Caller
 from acker.operations import compact as maintain
 from acker.operations import cycle
 from acker.operations import fold as acking
+from acker.operations.backup import back_up, store_in, topology_in
 from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
+from acker.operations.restore import restore
 from acker.operations.selection import Selection
 from acker.operations.trim import trim_events, trim_streams
+from acker.reports.audit import audit_report
 from acker.runtime.sessions import connect
 from acker.runtime.settings import Settings
 from acker.testing.session import for_few_rows
@@ -259,6 +262,19 @@ def _trim(run: Run) -> dict[str, int]:
     return trim_streams(run, DAY) | trim_events(run, DAY)
 
 
+def _back_up(run: Run, to: str) -> str:
+    back_up(run.topology, run.store, to, run.clock).write(to)
+    verdict = audit_report(topology_in(to, run.topology), store_in(to, run.topology)).verdict
+    assert verdict == "pass", verdict
+    return to
+
+
+def _restore(run: Run, backup: str) -> int:
+    manifest, lease = restore(run.topology, run.store, backup, run.clock)
+    lease.release()
+    return manifest.fold
+
+
 DEEDS: dict[str, Callable[..., Any]] = {
     "cycle": lambda run: cycle.run_cycle(run).batches,
     "drain": _drain,
@@ -270,4 +286,6 @@ DEEDS: dict[str, Callable[..., Any]] = {
     "compact": maintain.compact,
     "trim": _trim,
     "vacuum": maintain.vacuum,
+    "back_up": _back_up,
+    "restore": _restore,
 }
