@@ -21,6 +21,8 @@ class Counterexample(NamedTuple):
     wanted: str = ""  # of several faults, the one to show
 
 
+_BACKUP, _MOVE = frozenset({"backup"}), frozenset({"move"})
+
 _READS_TWO = Topology(("s", "z"), (Bolt("a", ("s", "z")), Bolt("b", ("a",))), {"t": "b"})
 _READS_ONE = Topology(("s",), (Bolt("a", ("s",)), Bolt("b", ("a",))), {"t": "b"})
 _MORE = Topology(("s",), (Bolt("a", ("s",)), Bolt("b", ("s",))), {"t": "a"})
@@ -175,6 +177,36 @@ ALL = (
     Counterexample("max_pending", Scenario("", (has.MATCH,), has.PAIR, processes=1, max_pending=1)),
     Counterexample(
         "in flight alone", Scenario("", (has.SHORT,), has.ONE, hands=(Hand(("acked",)),)), ("superseded",)
+    ),
+    Counterexample("backup order", Scenario("", (has.SHORT,), has.ONE, processes=1, ops=_BACKUP)),
+    Counterexample(
+        "backup order",
+        Scenario("", (has.SHORT,), has.ONE, processes=1, begin=("run s", "run a"), ops=_BACKUP),
+        wanted="not acked",
+    ),
+    Counterexample(
+        "backup looks again",
+        Scenario(
+            "",
+            (has.SHORT,),
+            has.ONE,
+            processes=1,
+            begin=("run s", "run a", "fold"),
+            ops=frozenset({"backup", "trim"}),
+        ),
+    ),
+    Counterexample("backup of a moment", Scenario("", (has.SHORT,), has.ONE, processes=1, ops=_BACKUP)),
+    Counterexample(
+        "backup of a moment",
+        Scenario("", (has.SHORT,), has.ONE, processes=1, begin=("run s",), bad=_A_MAY_FAIL, ops=_BACKUP),
+    ),
+    Counterexample(
+        "closed", Scenario("", (has.SHORT,), has.ONE, processes=1, begin=("run s", "run a"), ops=_MOVE)
+    ),
+    Counterexample(
+        "own id",
+        Scenario("", (has.SHORT,), has.TWO, read=1, processes=1, begin=("run s", "run a"), ops=_MOVE),
+        ("closed",),
     ),
 )
 

@@ -9,7 +9,13 @@ from tests.model.runs import finished, moves, regular, undisturbed
 from tests.model.state import State
 from tests.model.world import Scenario
 
-_RARE = {"is killed": 0.15, "timeout passes": 0.04, "topology changes": 0.04, "compacted": 0.1}
+_RARE = {
+    "is killed": 0.15,
+    "timeout passes": 0.04,
+    "topology changes": 0.04,
+    "compacted": 0.1,
+    "begins": 0.04,
+}
 _LONGEST = 400  # runs of an undisturbed continuation
 
 

@@ -12,6 +12,12 @@ from tests.model.world import Scenario
 
 def violation(world: Scenario, before: State, s: State) -> str | None:
     """What a move has broken, if anything."""
+    if s.copied and not before.copied:
+        found = next(not_there(s), None)
+        if found:
+            return found
+        is_moved = any(run.op == "move" for run in before.processes)  # judged at the next publish
+        return None if is_moved else next(wrong_in_tables(world, s), None)
     if s.ledger is not before.ledger and s.ledger:
         found = next(wrong_in_fold(world, s), None)
         if found:
@@ -23,6 +29,16 @@ def violation(world: Scenario, before: State, s: State) -> str | None:
     if s.targets is not before.targets:
         return next(wrong_in_tables(world, s), None)
     return None
+
+
+def not_there(s: State) -> Iterator[str]:
+    """What a table of a copy knows of, and what is not in the copy. A run that finds it so stops."""
+    for component in sorted({c.component for c in s.events} | set(s.streams)):
+        known = max(s.logged(component), s.stream(component).txn)
+        if known > s.newest(component):
+            yield f"wedge: {component} has batch {known}, and its plan is not in the copy"
+    if s.ledger and s.ledger[-1].version > len(s.events):
+        yield f"wedge: fold {len(s.ledger)} has read events that are not in the copy"
 
 
 def wrong_in_fold(world: Scenario, s: State) -> Iterator[str]:
@@ -119,7 +135,7 @@ def dropped(world: Scenario, s: State) -> Iterator[str]:
 def wrong_in_tables(world: Scenario, s: State) -> Iterator[str]:
     for name, table in s.targets.items():
         counts, attempts = published(world, s, name)
-        for message, expected in acked_by(s, table.txn).items():
+        for message, expected in acked_by(s, table.position).items():
             count = counts.get(message, 0)
             if count != 1:
                 what = "loss" if count == 0 else "double"
@@ -127,7 +143,7 @@ def wrong_in_tables(world: Scenario, s: State) -> Iterator[str]:
             elif not attempts.get(message, set()) <= {expected}:
                 yield f"{name} has a row of an older attempt of {message[0]}:{message[1]}"
         for message, count in counts.items():
-            if message not in acked_by(s, table.txn) and (message not in world.untracked or count > 1):
+            if message not in acked_by(s, table.position) and (message not in world.untracked or count > 1):
                 yield f"{name} has {count} rows of {message[0]}:{message[1]}, which is not acked"
 
 

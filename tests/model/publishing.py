@@ -20,7 +20,7 @@ def to_publish(world: Scenario, s: State, topology: int, table: str) -> list[int
     component = world.topologies[topology].targets[table]
     if component not in s.streams:
         return []
-    position = s.targets.get(table, Target()).txn
+    position = s.targets.get(table, Target()).position
     return [
         number
         for number in range(position + 1, len(s.ledger) + 1)
@@ -57,7 +57,8 @@ def publish(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
             sorted(kept + [(row.roots[0] if row.roots else None, row.origins) for row in new], key=repr)
         )
     what = f"publishes fold {fold} to {me.component}"
-    yield what, s._replace(targets=s.targets.put(me.component, Target(max(fold, table.txn), rows))), None
+    after = table._replace(txn=max(fold, table.txn), rows=rows)
+    yield what, s._replace(targets=s.targets.put(me.component, after)), None
 
 
 def added(

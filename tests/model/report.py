@@ -13,7 +13,8 @@ Say = Callable[[str], None]
 
 PATH_STEPS = 300
 _DULL = re.compile(
-    r"^(looks|runs it|chooses its input|fixes .*|takes its number.*|reads the ledger|finds it written)$"
+    r"^(looks|begins|runs it|chooses its input|fixes .*|takes its number.*|reads the ledger|"
+    r"finds it written)$"
 )
 
 

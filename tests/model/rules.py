@@ -53,6 +53,12 @@ RULES = {
     "trim looks again": "a trim that has said how far it goes looks for replays before it deletes",
     "late replay": "a replay fails those of its messages that were trimmed before it is written",
     "trim untracked": "untracked tuples that are held back are not trimmed",
+    # copies
+    "backup order": "a backup opens a table before those that it refers to",
+    "backup looks again": "a backup during which a trimming was announced is opened anew",
+    "backup of a moment": "a backup is opened anew where a batch was logged after it opened events",
+    "own id": "a copy publishes under an id of its own, and counts of its original what its ledger knows",
+    "closed": "a store is closed before it is moved, and nobody works on it then",
     # spouts
     "max_pending": "max_pending counts each spout by itself",
 }

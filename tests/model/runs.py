@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.model import batches, folding, publishing, replaying, trimming
+from tests.model import batches, copying, folding, publishing, replaying, trimming
 from tests.model.held import gone_edges, held_back, retire_look
 from tests.model.state import Process, State
 from tests.model.world import Scenario
@@ -18,6 +18,8 @@ STEPS = {
     "fold": folding.STEPS,
     "publish": publishing.STEPS,
     "trim": trimming.STEPS,
+    "backup": copying.STEPS,
+    "move": copying.STEPS,
 }
 
 
@@ -27,9 +29,13 @@ def moves(world: Scenario, s: State) -> Iterator[Move]:
         others = s.processes[:index] + s.processes[index + 1 :]
         yield from steps(world, s._replace(processes=others), run)
         yield f"{run.op} {run.component} is killed", s._replace(processes=others)
-    if len(s.processes) < world.processes:
+    at_work = sum(run.op not in copying.COPIES for run in s.processes)
+    if at_work < world.processes and not copying.is_closed(world, s):
         for run, state in starts(world, s):
             yield from steps(world, state, run)
+    for op in copying.COPIES:
+        if copying.may_start(world, s, op):
+            yield from steps(world, s, Process(op, "", "look", s.topology))
     yield from surroundings(world, s)
 
 

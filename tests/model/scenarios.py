@@ -158,6 +158,7 @@ TWOS = {"p": 2, "q": 2}
 _ANY = frozenset({("a", 1), ("m", 2), ("b", 1), ("c", 2)})
 _ALL = frozenset({"give up", "trim", "compact"})
 
+_BACKUP = frozenset({"backup"})
 _HELD = ("run p", "run m")  # a tuple is held back
 RENAMED = Topology(("p", "q"), (Bolt("n", ("p", "q"), "match"), Bolt("b", ("n",))), {"t": "b"})
 
@@ -205,6 +206,40 @@ DOUBLED = (
         hands=(Hand(("retrying", "dead letter", "acked")),),
         attempts=3,
     ),
+)
+
+# A copy, and what it becomes.
+COPIED = (
+    Scenario("backed up", (SHORT,), ONE, processes=1, bad=frozenset({("a", 1)}), ops=_BACKUP),
+    Scenario("backed up, a line", (LINE,), ONE, processes=1, spotless=True, ops=_BACKUP),
+    Scenario(
+        "backed up, trimmed",
+        (SUMS,),
+        ONE,
+        processes=1,
+        begin=("run s", "run a"),
+        ops=frozenset({"backup", "trim", "compact"}),
+    ),
+    Scenario(
+        "backed up, by hand",
+        (SHORT,),
+        ONE,
+        settled_first=True,
+        processes=1,
+        hands=(Hand(("acked",)),),
+        ops=_BACKUP,
+    ),
+    Scenario(
+        "backed up, joined, by hand",
+        (JOIN,),
+        PAIR,
+        settled_first=True,
+        processes=1,
+        hands=(Hand(("acked",)),),
+        ops=_BACKUP,
+    ),
+    Scenario("backed up, doubled runs", (SHORT,), ONE, bad=frozenset({("a", 1)}), ops=_BACKUP),
+    Scenario("moved", (SHORT,), TWO, read=1, processes=1, bad=frozenset({("a", 1)}), ops=frozenset({"move"})),
 )
 
 LARGE = (
@@ -295,5 +330,18 @@ LARGE = (
         processes=3,
         hands=(Hand(("acked", "dead letter", "lost", "retrying")), Hand(("acked",), (("p", 1),))),
         ops=frozenset({"trim", "compact"}),
+    ),
+    Scenario(
+        "everything, backed up",
+        (WIDE_ROWS,),
+        TWOS,
+        read=1,
+        patient=False,
+        ticks=2,
+        attempts=3,
+        bad=_ANY,
+        processes=3,
+        hands=(Hand(("acked", "dead letter")),),
+        ops=_ALL | _BACKUP,
     ),
 )

@@ -138,6 +138,11 @@ class Target(NamedTuple):
 
     txn: int = 0
     rows: tuple[Any, ...] = ()  # (root, origins) of each row; of aggregates (origins, count)
+    former: int = 0  # of a copy, what its original had published, up to the fold that was copied
+
+    @property
+    def position(self) -> int:
+        return self.txn or self.former
 
 
 class Process(NamedTuple):
@@ -148,6 +153,17 @@ class Process(NamedTuple):
     step: str
     topology: int
     memory: Any = None
+
+
+Part = tuple[str, str]  # a field of the state, and in it the table's name, if it has several
+
+
+class Copying(NamedTuple):
+    """How far a backup or a move has come."""
+
+    trims: int  # how many there were before its first table
+    left: tuple[Part, ...]
+    pinned: Frozen = Frozen()  # field -> what the copy has there
 
 
 class State(NamedTuple):
@@ -164,6 +180,7 @@ class State(NamedTuple):
     topology: int = 0
     asked: int = 0  # replays by hand
     processes: tuple[Process, ...] = ()
+    copied: bool = False  # this is the copy of a store
 
     def newest(self, component: str) -> int:
         return len(self.journal.get(component, ()))

@@ -70,7 +70,8 @@ class Scenario:
         ticks: how often the clock moves by more than a timeout.
         patient: whether attempts never time out.
         hands: replays by hand.
-        ops: what may happen at any time beside spouts' and bolts' batches, folds and publishing.
+        ops: what may happen at any time beside spouts' and bolts' batches, folds and publishing. A backup or
+            a move happens once, beside the runs that are at work.
         processes: how many runs may be at work at once.
         read: how many messages a spout reads at a time.
         spotless: whether no attempt may fail.
