@@ -1,8 +1,9 @@
 """Backups: one version of each table of a store and of what it has published, in a folder of their own.
 
-Everything goes on meanwhile. What refers to something is opened before that: published tables, the ledger,
-`events`, streams from the last bolt to the spouts, `batches`, the messages of replays. So whatever a table of
-the copy refers to is in it. What a step had only half done is done again by the copy's next run.
+Everything goes on meanwhile. What refers to something is opened before that: streams before `batches`, and
+`batches` before the messages of replays. What decides, the ledger and `events`, stands still from when it is
+opened to when all is: else plans might rest on what the copy does not know, and all is opened anew. What a
+step had only half done is done again by the copy's next run.
 """
 
 import json
@@ -10,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +33,6 @@ from acker.core.schemas import (
     REPLAY_REQUESTS,
     REPLAYS,
     TRIMS,
-    component_of,
     stream,
 )
 from acker.core.store import Store
@@ -45,9 +44,8 @@ from acker.topology.topology import Topology
 
 MANIFEST = "manifest.json"
 
-_BEFORE_STREAMS = (ACKNOWLEDGEMENTS, LEDGER, EVENTS)
-_AFTER_STREAMS = (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, TRIMS)
-_TRIES = 3
+_DECIDING = (LEDGER, EVENTS)
+_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -199,34 +197,33 @@ def open_all(topology: Topology, store: Store) -> tuple[dict[str, DeltaTable], d
         StoreError: there is no store yet, or one cannot be read.
     """
     for _ in range(_TRIES):
-        trimmed = newest_trim(store)
+        before = newest_trim(store)
         targets = {name: each.target.pinned() for name, each in topology.publications.items()}
         tables = {name: each.table() for name, each in targets.items() if isinstance(each, DeltaTarget)}
         published = {name: table for name, table in tables.items() if table is not None}
         own = {name: table for name in _names(topology, store) if (table := store.open(name)) is not None}
-        if newest_trim(store) == trimmed:  # else rows may be gone that an older ledger needs
+        # After a trimming rows may be gone that these published tables do not have yet.
+        if newest_trim(store) == before and _stands_still(store, own):
             store.require(BATCHES)
             return published, own
-    raise StoreError(f"{store.path('')} is trimmed again and again; try again when maintenance is done.")
+    raise StoreError(
+        f"{store.path('').rstrip('/')} does not stand still for the moment that it takes to open its tables. "
+        "Run the command again."
+    )
+
+
+def _stands_still(store: Store, own: Mapping[str, DeltaTable]) -> bool:
+    def version(table: DeltaTable | None) -> int | None:
+        return None if table is None else table.version()
+
+    return all(version(store.open(name)) == version(own.get(name)) for name in _DECIDING)
 
 
 def _names(topology: Topology, store: Store) -> Iterator[str]:
-    yield from _BEFORE_STREAMS
-    yield from map(stream, _last_first(Journal(store, topology.roles)))
+    yield from (*_DECIDING, ACKNOWLEDGEMENTS)
+    yield from map(stream, Journal(store, topology.roles).components())
+    yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, TRIMS)
     yield from map(trimmed, counted_trim(store).tuples or ())
-    yield from _AFTER_STREAMS
-
-
-def _last_first(journal: Journal) -> list[str]:
-    """All components, each before those whose tuples it takes in."""
-    takes: dict[str, set[str]] = {name: set() for name in journal.components()}
-    for name, bolts in journal.edges.items():
-        for bolt in bolts:
-            takes.setdefault(component_of(name), set()).add(bolt)
-    try:
-        return [*TopologicalSorter(takes).static_order()]
-    except CycleError:  # two exchanged their places; so no order serves for all of their batches
-        return list(takes)
 
 
 def paths_in(store: Store, tables: Mapping[str, DeltaTable]) -> dict[str, DeltaTable]:

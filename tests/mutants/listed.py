@@ -739,33 +739,29 @@ MUTANTS = (
         (f"{KAFKA_TARGET}test_a_fold_of_many_parts_goes_on_where_it_was_cut_short",),
     ),
     Mutant(
-        "a backup opens what is referred to before what refers to it",
+        "a backup opens the journal before the streams",
         "acker/operations/backup.py",
-        """    yield from _BEFORE_STREAMS
-    yield from map(stream, _last_first(Journal(store, topology.roles)))
-    yield from map(trimmed, counted_trim(store).tuples or ())
-    yield from _AFTER_STREAMS
+        """    yield from map(stream, Journal(store, topology.roles).components())
+    yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, TRIMS)
 """,
-        """    yield from _AFTER_STREAMS
-    yield from map(stream, _last_first(Journal(store, topology.roles)))
-    yield from map(trimmed, counted_trim(store).tuples or ())
-    yield from _BEFORE_STREAMS
+        """    yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, TRIMS)
+    yield from map(stream, Journal(store, topology.roles).components())
 """,
-        (f"{BACKUP}test_a_backup_is_whole_although_steps_go_on_between_its_tables",),
+        (f"{BACKUP}test_what_is_written_in_a_backup_is_planned_in_it",),
     ),
     Mutant(
-        "a backup opens the streams of spouts first",
+        "a backup does not look whether a batch was logged meanwhile",
         "acker/operations/backup.py",
-        "map(stream, _last_first(Journal(store, topology.roles)))",
-        "map(stream, reversed(_last_first(Journal(store, topology.roles))))",
-        (f"{BACKUP}test_a_backup_is_whole_although_steps_go_on_between_its_tables",),
+        "newest_trim(store) == before and _stands_still(store, own)",
+        "newest_trim(store) == before",
+        (f"{BACKUP}test_a_backup_begins_anew_when_a_batch_was_logged_meanwhile",),
     ),
     Mutant(
-        "a backup is made in the middle of a trimming",
+        "a backup does not look whether a trimming came between",
         "acker/operations/backup.py",
-        "if newest_trim(store) == trimmed:",
-        "if True:",
-        (f"{BACKUP}test_a_backup_begins_anew_when_a_trimming_came_between",),
+        "newest_trim(store) == before and _stands_still(store, own)",
+        "_stands_still(store, own)",
+        ("tests/spark/test_backup.py::test_a_backup_begins_anew_when_a_trimming_came_between",),
     ),
     Mutant(
         "a copy publishes under its original's id",

@@ -1,5 +1,8 @@
 """Backups, restored and moved stores: whole at whatever moment they are made, and stores of their own."""
 
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 
@@ -10,16 +13,21 @@ from pyspark.sql import functions as F
 from acker.batches.run import Run
 from acker.core.errors import StoreError
 from acker.core.lease import KEEPS_FILES, LASTS, Lease
+from acker.core.schemas import LEDGER
 from acker.core.store import Store
 from acker.operations.backup import Manifest, back_up, store_in, topology_in
 from acker.operations.compact import vacuum
 from acker.operations.cycle import run_cycle
+from acker.operations.publish import publish
 from acker.operations.restore import move, restore
+from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout
 from acker.targets.aggregates import Count, Sum
 from acker.topology.topology import Topology
+from tests.kit.busy import Busy, once
+from tests.kit.stops import Stop, stopping_at
 
 NAME = "kept"
 
@@ -106,6 +114,22 @@ def test_a_backup_of_any_moment_can_be_restored_and_loses_nothing(place, run):
         copy = restored(place, run, place.path(f"backups/{number}"), f"copies/{number}")
         run_cycle(copy)
         assert is_exact(copy, [1, 2, 3, 4, 5]), moments[number - 1]
+
+
+def test_a_backup_begins_anew_when_a_trimming_came_between(place, run):
+    with suppress(Stop):
+        run_cycle(replace(run, on_step=stopping_at("folded", "acker")))
+
+    def publish_and_trim():
+        publish(run)
+        place.clock.advance(60)
+        assert set(trim_streams(run, timedelta(0)).values()) == {1}
+
+    busy = replace(run, store=Busy.of(run.store, once(LEDGER, publish_and_trim)))
+    assert saved(busy, place.path("backup")) == "pass"
+    copy = restored(place, run, place.path("backup"), "elsewhere")
+    run_cycle(copy)
+    assert is_exact(copy, [1, 2, 3])
 
 
 @pytest.mark.extended

@@ -1,9 +1,9 @@
 """What a backup opens fits together, whatever commits come between two of its tables."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
+from contextlib import suppress
+from dataclasses import replace
 from itertools import cycle
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -11,27 +11,17 @@ import pytest
 from acker.batches.run import Run
 from acker.core.errors import StoreError
 from acker.core.lease import KEEPS_FILES, LASTS, Lease
-from acker.core.schemas import ACKNOWLEDGEMENTS, LEDGER
+from acker.core.schemas import LEDGER
 from acker.core.store import Store
 from acker.operations.backup import back_up, store_in
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.restore import move, restore
-from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
+from tests.kit.busy import Busy, once
 from tests.kit.object_store import running_object_store
 from tests.kit.polars_topology import PolarsTopology, TableSource, acked
-
-
-@dataclass(frozen=True)
-class Busy(Store):
-    """A store on which others work each time before a table is opened."""
-
-    work: Callable[[str], None] = lambda table: None
-
-    def open(self, table, version=None):
-        self.work(table)
-        return super().open(table, version)
+from tests.kit.stops import Stop, stopping_at
 
 
 @pytest.fixture
@@ -46,7 +36,7 @@ def run(place):
 
 def copied(place, run, work):
     """A run over what becomes of a backup of a store on which others work."""
-    busy = Busy(run.store.uri, run.store.topology, work=work)
+    busy = Busy.of(run.store, work)
     back_up(run.topology, busy, place.path("backup"), run.clock).write(place.path("backup"))
     assert audit_report(run.topology, store_in(place.path("backup"), run.topology)).passed
     store = Store(place.path("restored"), run.store.topology)
@@ -67,16 +57,19 @@ def steps(run):
     )
 
 
-@pytest.mark.parametrize(("whole", "done"), [(True, 0), *((False, done) for done in range(4))])
-def test_a_backup_is_whole_although_steps_go_on_between_its_tables(place, run, whole, done):
+@pytest.mark.parametrize(("whole", "busy"), [(True, 8), *((False, busy) for busy in (6, 17, 28, 40))])
+def test_a_backup_is_whole_although_steps_go_on_between_its_tables(place, run, whole, busy):
     each = steps(run)
-    for _ in range(done):
-        next(each)()
     numbers = [1, 2, 3]
+    opened = []
 
     def work(table):
-        numbers.append(len(numbers) + 1)
-        place.add("numbers", id=numbers[-1:])
+        opened.append(table)
+        if len(opened) > busy:
+            return
+        if len(opened) % 4 == 1:
+            numbers.append(len(numbers) + 1)
+            place.add("numbers", id=numbers[-1:])
         if whole:
             run_cycle(run)
         else:
@@ -89,25 +82,42 @@ def test_a_backup_is_whole_although_steps_go_on_between_its_tables(place, run, w
         assert audit_report(run.topology, each_run.store).passed
 
 
-def test_a_backup_begins_anew_when_a_trimming_came_between(place, run):
-    run_spout(run, run.topology.components["numbers"])
-    fold(run)
-    opened = []
-
-    def work(table):
-        opened.append(table)
-        if opened.count(LEDGER) == 1 and table != LEDGER and "trimmed" not in opened:
-            run_cycle(run)  # what was in flight is done, and goes
-            place.clock.advance(60)
-            assert trim_streams(run, timedelta(0)) == {"numbers": 1, "doubled": 1, "tripled": 1}
-            opened.append("trimmed")
-
-    copy = copied(place, run, work)
-    assert opened.count(ACKNOWLEDGEMENTS) == 2  # which is the first of a backup's own
+def test_what_is_written_in_a_backup_is_planned_in_it(place, run):
+    run_cycle(run)
     place.add("numbers", id=[4])
+
+    def write():
+        with suppress(Stop):
+            run_cycle(replace(run, on_step=stopping_at("written", "numbers")))
+
+    copy = copied(place, run, once("streams/numbers", write))
+    place.add("numbers", id=[5])  # which a plan of the copy's own would take in as well
+    for _ in range(2):
+        run_cycle(copy)
+    assert acked(copy, "tripled") == [(6,), (12,), (18,), (24,), (30,)]
+
+
+def test_a_backup_begins_anew_when_a_batch_was_logged_meanwhile(place, run):
+    run_cycle(run)
+    numbers, doubled = (run.topology.components[name] for name in ("numbers", "doubled"))
+    place.add("numbers", id=[4])
+
+    def plan_on_what_is_logged():
+        run_spout(run, numbers)
+        with suppress(Stop):
+            run_bolt(replace(run, on_step=stopping_at("planned", "doubled")), doubled)
+
+    copy = copied(place, run, once("holds", plan_on_what_is_logged))
+    run_bolt(copy, doubled)  # before the spout, as another task may
     run_cycle(copy)
-    assert audit_report(run.topology, copy.store).passed
-    assert acked(copy, "tripled") == [(24,)]  # of the others the rows were trimmed
+    assert acked(copy, "tripled") == [(6,), (12,), (18,), (24,)]
+
+
+def test_a_store_that_never_stands_still_is_not_backed_up(place, run):
+    run_cycle(run)
+    with pytest.raises(StoreError, match="does not stand still"):
+        copied(place, run, lambda table: fold(run) if table == LEDGER else None)
+    assert not Path(place.path("backup")).exists()
 
 
 def test_two_backups_at_once_are_one_too_many(place, run):
