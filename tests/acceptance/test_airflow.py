@@ -118,6 +118,7 @@ class Airflow:
 
         An answer before the scheduler has noted that the process which asked has ended makes it ask again.
         """
+        wait_for(lambda: self.tasks(kind, run)[task][0] == "awaiting_input")  # no try yet before it starts
         noted, tried = f"task_id={task}, run_id={run}, ", f"try_number={self.tasks(kind, run)[task][1]}, "
         log = self.stack.settings.home / "airflow" / "scheduler.log"
         wait_for(
