@@ -8,9 +8,8 @@ RUN apt-get update \
  && install --directory --owner acker --group acker /airflow /data /lake
 WORKDIR /opt/acker
 COPY . .
-# The Spark server of a cluster keeps the packages there that it sends to executors.
-RUN scripts/setup.sh --production \
- && PIPELINE_STORE=s3://any/store .venv/bin/acker setup \
- && chown acker .venv/share/acker
+RUN UV_COMPILE_BYTECODE=1 scripts/setup.sh --production \
+ && .venv/bin/python -m compileall -q acker dags pipeline \
+ && PIPELINE_STORE=s3://any/store PIPELINE_SPARK_MASTER=spark://any:7077 .venv/bin/acker setup
 ENV PATH=/opt/acker/.venv/bin:$PATH
 USER 10001:10001

@@ -4,6 +4,7 @@ import shutil
 
 import click
 
+from acker.runtime.executors import packages
 from acker.runtime.jars import jars
 from acker.runtime.java import check_java, java_command
 from acker.runtime.settings import Settings
@@ -17,7 +18,8 @@ def setup(classes: bool) -> None:
     """Check Java and fetch the jars that the Spark server loads. Does nothing where they are there.
 
     Those of S3 are among them where PIPELINE_STORE is there. A server that starts without them fetches them
-    then. PIPELINE_JARS names a folder of your own instead.
+    then. PIPELINE_JARS names a folder of your own instead. Where PIPELINE_SPARK_MASTER is a cluster, the
+    Python packages for its executors are packed too.
     """
     settings = Settings.from_env()
     click.echo(f"Java {check_java()}: {shutil.which(java_command())}")
@@ -25,6 +27,8 @@ def setup(classes: bool) -> None:
     click.echo(f"Jars of Delta and Kafka: {found[0].parent}")
     if settings.is_on_s3:
         click.echo(f"Jars of S3: {found[-1].parent}")
+    if settings.is_on_cluster:
+        click.echo(f"Python packages for executors: {packages()}")
     if classes:
         from acker.runtime.classes import keep_classes
 

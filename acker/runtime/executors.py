@@ -109,5 +109,5 @@ def _write(archive: Path, files: Iterable[tuple[Path, str]]) -> None:
         draft.unlink(missing_ok=True)
         raise ServerError(
             f"The Python packages for Spark's executors cannot be kept in {archive.parent} "
-            f"({error.strerror}). Make room there, and make it writable."
+            f"({error.strerror}). Make room there and make it writable, or call `acker setup` where it is."
         ) from error

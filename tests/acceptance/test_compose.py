@@ -6,6 +6,8 @@ of the file, for that of Kafka.
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -31,6 +33,7 @@ from tests.kit.compose import (
     model,
     needs,
     published,
+    read_only,
     running_database,
     wait_until,
 )
@@ -106,12 +109,24 @@ def test_only_who_asks_publishes_the_ui_elsewhere() -> None:
 
 def test_the_containers_are_confined(services: dict[str, Any]) -> None:
     for name, service in services.items():
+        assert service["read_only"] is True, name
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert service["user"].partition(":")[0] not in ("", "0", "root"), name
         assert not {"privileged", "cap_add", "devices", "pid", "ipc", "container_name"} & set(service), name
         assert service["pids_limit"] > 0, name
         assert int(service["mem_limit"]) > 0, name
+
+
+def test_a_process_of_a_service_writes_nowhere_but_into_volumes(tmp_path: Path) -> None:
+    """Which holds what runs below to it."""
+    command = read_only(tmp_path, ["touch"])
+    if command == ["touch"]:
+        pytest.skip("needs the right to mount")
+    assert subprocess.run([*command, tmp_path / "file"]).returncode == 0
+    for folder in (ROOT, Path(sys.prefix), Path.home()):
+        done = subprocess.run([*command, folder / "file"], capture_output=True, text=True)
+        assert done.stderr.endswith("Read-only file system\n"), folder
 
 
 def test_what_runs_on_is_checked_and_started_again(services: dict[str, Any]) -> None:
@@ -136,7 +151,7 @@ def test_images_are_built_here_or_pinned(services: dict[str, Any]) -> None:
         for volume in service.get("volumes", [])
         if volume["type"] == "volume"
     }
-    assert mounted <= set(owned)
+    assert mounted <= {*owned, "/tmp"}
 
 
 def test_a_service_has_the_secrets_that_it_needs() -> None:
@@ -185,7 +200,7 @@ def test_the_head_names_every_variable() -> None:
 
 
 def mounts(service: dict[str, Any], volume: str) -> bool:
-    return any(each["source"] == volume for each in service.get("volumes", []))
+    return any(each.get("source") == volume for each in service.get("volumes", []))
 
 
 @pytest.fixture
@@ -212,6 +227,8 @@ def test_the_services_run_a_topology(database: str, tmp_path: Path) -> None:
 def test_the_cluster_runs_a_topology_on_s3_and_kafka(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (built,) = re.findall(r"^ && (.*.*acker setup)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    subprocess.run(["sh", "-c", built], cwd=ROOT, check=True)
     small = {"PIPELINE_DRIVER_MEMORY": "1g", "SPARK_EXECUTOR_MEMORY": "600m", "SPARK_WORKER_MEMORY": "700m"}
     values = {**SECRETS, **CLUSTER, **small, "TOPOLOGIES": "plain:topology"}
     lake = f"s3://{BUCKET}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from acker.runtime import server
+from acker.runtime.executors import packages
 from acker.runtime.jars import default_folder
 from acker.runtime.java import check_java, java_command
 from acker.runtime.settings import Settings
@@ -33,6 +34,12 @@ def test_setup_says_which_java_and_which_jars_there_are() -> None:
 def test_setup_fetches_the_jars_of_s3_where_the_store_is_there() -> None:
     code, said, _ = setup(PIPELINE_STORE="s3://any/store")
     assert (code, "\nJars of S3: " in said) == (0, True)
+
+
+@pytest.mark.extended
+def test_setup_packs_what_executors_of_a_cluster_need() -> None:
+    code, said, _ = setup(PIPELINE_STORE="s3://any/store", PIPELINE_SPARK_MASTER="spark://any:7077")
+    assert (code, said.splitlines()[-1]) == (0, f"Python packages for executors: {packages()}")
 
 
 def test_setup_without_java_says_what_to_install(tmp_path: Path) -> None:
