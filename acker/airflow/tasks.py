@@ -310,6 +310,7 @@ def _limits(settings: Settings) -> health.Limits:
     return health.Limits(
         dead_letters=settings.dead_letters_allowed,
         backlog=settings.backlog_allowed,
+        backlog_ahead=timedelta(hours=settings.backlog_ahead_hours),
         acker_late=minutes(settings.acker_late_minutes),
         batch_late=minutes(settings.batch_late_minutes),
         message_late=minutes(settings.message_late_minutes),

@@ -6,18 +6,21 @@ So what a fold writes follows from what has happened, and not from what is live.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import reduce
 from operator import xor
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
 from acker.core.checksums import checksum_of_ledger
 from acker.core.commits import ROWS_OF_A_FILE, File, write_files
-from acker.core.delta import arrow_table, path_of
-from acker.core.ledger import Fold
+from acker.core.delta import arrow_table, last_number, open_table, path_of
+from acker.core.ledger import APP, Fold
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import LEDGER, SCHEMAS
 
@@ -73,11 +76,34 @@ class LiveRows:
 
 def live_files(fold: Fold) -> pl.DataFrame:
     """What the log says of the files of a fold's live rows, and the path of each, `uri`."""
-    actions = arrow_table(fold.ledger.get_add_actions(flatten=True))
+    return _files_of(fold.ledger, fold.number)
+
+
+def _files_of(ledger: DeltaTable, fold: int) -> pl.DataFrame:
+    actions = arrow_table(ledger.get_add_actions(flatten=True))
     said = pl.DataFrame(actions.select([name for name in _LOG if name in actions.column_names]))
     missing = [pl.lit(None).cast(kind).alias(name) for name, kind in _LOG.items() if name not in said.columns]
-    files = said.with_columns(*missing).filter(pl.col(f"partition.{PARTITION}") == fold.number)
-    return files.with_columns(uri=pl.format("{}/{}", pl.lit(path_of(fold.ledger)), "path"))
+    files = said.with_columns(*missing).filter(pl.col(f"partition.{PARTITION}") == fold)
+    return files.with_columns(uri=pl.format("{}/{}", pl.lit(path_of(ledger)), "path"))
+
+
+def live_count(ledger: DeltaTable, moment: datetime | None = None) -> int | None:
+    """How many messages are not settled as of the newest fold in a ledger, by its log alone.
+
+    Args:
+        moment: as of the newest fold that there was then, by the times of the log's files.
+
+    Returns:
+        None before the first fold, and where the log does not go back to the moment.
+    """
+    found = ledger if moment is None else open_table(path_of(ledger))
+    try:
+        if found is not None and moment is not None:
+            found.load_as_version(moment)
+    except DeltaError:  # the log was cleaned
+        return None
+    number = last_number(found, APP)
+    return None if found is None or number == 0 else int(_files_of(found, number)["num_records"].sum())
 
 
 def scan_live(files: Sequence[str]) -> pl.LazyFrame:

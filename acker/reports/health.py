@@ -16,6 +16,7 @@ from acker.batches.holds import newest_hold
 from acker.core.delta import last_number, query
 from acker.core.events import State
 from acker.core.ledger import current_rows, live_counts, newest_of, unfolded
+from acker.core.live import live_count
 from acker.core.parquet import collect
 from acker.core.schemas import ACKNOWLEDGEMENTS, EVENTS, LEDGER, is_far
 from acker.core.store import Store
@@ -27,6 +28,7 @@ from acker.reports.sources import amounts, source_backlogs
 from acker.topology.topology import Topology
 
 PAGE = "docs/how-to/alerts.md"
+_TREND = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Limits:
     Args:
         dead_letters: how many may stand.
         backlog: how many messages may be in flight or wait for a retry.
+        backlog_ahead: for how long ahead the backlog is reckoned by its trend; zero: not at all.
         acker_late: how old what no fold has seen may be.
         batch_late: how old a batch that is not logged, and a fold that is not published, may be.
         message_late: how old a message that has not settled may be.
@@ -45,6 +48,7 @@ class Limits:
 
     dead_letters: int
     backlog: int
+    backlog_ahead: timedelta
     acker_late: timedelta
     batch_late: timedelta
     message_late: timedelta
@@ -70,7 +74,7 @@ def health_warnings(topology: Topology, store: Store, limits: Limits, now: datet
     looks: list[Callable[[_Look], Iterator[str]]] = [_full_disks, _late_sources]
     if journal.open(EVENTS) is not None and journal.open(LEDGER) is not None:  # else nothing has run yet
         looks += [_held, _late_batches, _late_folds, _given_up, _late_messages, _late_publishes]
-        looks += [_backlog, _full_spouts]
+        looks += [_backlog, _growing_backlog, _full_spouts]
     look = _Look(topology, journal, limits, now)
     return [
         f"{said} See {PAGE}#{each.__name__.strip('_').replace('_', '-')}."
@@ -177,6 +181,24 @@ def _backlog(look: _Look) -> Iterator[str]:
             f"{backlog:,} messages are in flight or waiting for a retry, more than the "
             f"{look.limits.backlog:,} of PIPELINE_BACKLOG_ALLOWED."
         )
+
+
+def _growing_backlog(look: _Look) -> Iterator[str]:
+    """A backlog that is allowed, has grown for an hour, in both halves of it, and will be too long."""
+    ahead, allowed = look.limits.backlog_ahead, look.limits.backlog
+    counts = [
+        live_count(look.journal.require(LEDGER), moment)
+        for moment in (look.now - _TREND, look.now - _TREND / 2, None)
+        if ahead
+    ]
+    match counts:
+        case [int(before), int(between), int(now)] if before < between < now <= allowed:
+            if now + (now - before) * (ahead / _TREND) > allowed:
+                yield (
+                    f"{now:,} messages are in flight or waiting for a retry, an hour ago {before:,} were. At "
+                    f"this rate they are more than the {allowed:,} of PIPELINE_BACKLOG_ALLOWED within the "
+                    f"{ahead // _TREND:,} hours of PIPELINE_BACKLOG_AHEAD_HOURS."
+                )
 
 
 def _full_spouts(look: _Look) -> Iterator[str]:

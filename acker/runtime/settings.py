@@ -81,6 +81,8 @@ class Settings:
         dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, that nobody has acknowledged. Default: 0.
         backlog_allowed: `PIPELINE_BACKLOG_ALLOWED`, messages in flight or waiting for their next attempt.
             Default: 1000000.
+        backlog_ahead_hours: `PIPELINE_BACKLOG_AHEAD_HOURS`, for how long ahead their number is reckoned by
+            what it grew by in the last hour. Default: 4; 0: not at all.
         acker_late_minutes: `PIPELINE_ACKER_LATE_MINUTES`, how old events that no fold has seen may be.
             Default: 15.
         batch_late_minutes: `PIPELINE_BATCH_LATE_MINUTES`, how old a batch that is not done may be, and a fold
@@ -129,6 +131,7 @@ class Settings:
     self_approval: str
     dead_letters_allowed: int
     backlog_allowed: int
+    backlog_ahead_hours: int
     acker_late_minutes: int
     give_up_after_tries: int
     source_late_minutes: int
@@ -194,6 +197,7 @@ class Settings:
             self_approval=one_of("PIPELINE_SELF_APPROVAL", (_AUTO, "on", "off"), environ),
             dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
             backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
+            backlog_ahead_hours=number("PIPELINE_BACKLOG_AHEAD_HOURS", 4),
             acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
             give_up_after_tries=number("PIPELINE_GIVE_UP_AFTER_TRIES", 0),
             source_late_minutes=number("PIPELINE_SOURCE_LATE_MINUTES", 0),

@@ -1,6 +1,8 @@
 """What an operator is told: found again at each look for as long as it lasts, whatever process died."""
 
+import os
 from datetime import timedelta
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -20,6 +22,7 @@ from tests.kit.polars_topology import PolarsTopology, TableSource
 LIMITS = Limits(
     dead_letters=0,
     backlog=10,
+    backlog_ahead=timedelta(hours=4),
     acker_late=timedelta(minutes=15),
     batch_late=timedelta(hours=1),
     message_late=timedelta(days=1),
@@ -56,7 +59,7 @@ def told(run, limits=LIMITS):
 def test_every_part_of_the_page_is_there():
     page = (ROOT / PAGE).read_text()
     names = ("full-disks", "late-sources", "held", "late-batches", "late-folds", "given-up", "late-messages")
-    for name in (*names, "late-publishes", "backlog", "full-spouts", "audit"):
+    for name in (*names, "late-publishes", "backlog", "growing-backlog", "full-spouts", "audit"):
         assert f'<a id="{name}"></a>' in page
 
 
@@ -152,6 +155,48 @@ def test_messages_that_do_not_settle_a_backlog_and_a_full_spout_are_told(place):
         "12 messages are in flight or waiting for a retry, more than the 10 of PIPELINE_BACKLOG_ALLOWED.",
         "numbers reads nothing new: 12 of its messages are in flight, and max_pending allows 12.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("an_hour_ago", "half_an_hour_ago", "now", "is_told"),
+    [
+        (1, 2, 3, True),  # 2 an hour: 11 in four hours
+        (2, 3, 4, True),
+        (3, 3, 4, False),  # it did not grow all the time
+        (4, 5, 5, False),
+        (7, 8, 9, True),
+        (8, 8, 9, False),
+        (7, 8, 11, False),  # which is told as a backlog that is too long
+    ],
+)
+def test_a_backlog_that_grows_is_told_before_it_is_too_long(
+    place, an_hour_ago, half_an_hour_ago, now, is_told
+):
+    run = place.run(topology(place))
+    log, seen, emitted = Path(run.store.path("ledger"), "_delta_log"), set(), 0
+    for count in (an_hour_ago, half_an_hour_ago, now):
+        if count > emitted:
+            place.add("numbers", id=list(range(2 * emitted, 2 * count, 2)))
+            emitted = count
+            run_spout(run, run.topology.spouts[0])
+        fold(run)
+        moment = place.clock().timestamp()
+        for path in {*log.glob("*.json")} - seen:  # whose times are of this clock, as all others in this test
+            os.utime(path, (moment, moment))
+            seen.add(path)
+        place.clock.advance(HOUR_SECONDS / 2)
+    place.clock.advance(-HOUR_SECONDS / 2)
+    said = [each for each in told(run) if "AHEAD" in each]
+    if is_told:
+        assert said == [
+            f"{now} messages are in flight or waiting for a retry, an hour ago {an_hour_ago} were. At this "
+            "rate they are more than the 10 of PIPELINE_BACKLOG_ALLOWED within the 4 hours of "
+            "PIPELINE_BACKLOG_AHEAD_HOURS."
+        ]
+    else:
+        assert said == []
+    unlimited = Limits(**vars(LIMITS) | {"backlog_ahead": timedelta(0)})
+    assert not [each for each in told(run, unlimited) if "AHEAD" in each]
 
 
 def test_a_disk_that_is_nearly_full_is_told(place):
