@@ -23,6 +23,7 @@ from acker.components.base import Component
 from acker.core.errors import BatchHeld, SettingsError
 from acker.core.lease import Lease
 from acker.core.ledger import fold_counts, live_counts
+from acker.core.schemas import BATCHES, EVENTS, LEDGER
 from acker.core.store import Store
 from acker.journal.journal import Journal
 from acker.kafka.connections import look_up_with
@@ -320,8 +321,14 @@ def _limits(settings: Settings) -> health.Limits:
 
 
 def audit(topology: str) -> list[str]:
-    """What an audit finds wrong, as counts, without Spark; the log lists some of it. Nothing if it passes."""
+    """What an audit finds wrong, as counts, without Spark; the log lists some of it. Nothing if it passes.
+
+    Before anything has run there is nothing to judge, and perhaps no table.
+    """
     found, store = _opened(topology, Settings.from_env())
+    tables = [store.open(name) for name in (BATCHES, EVENTS, LEDGER)]
+    if all(table is None or table.version() == 0 for table in tables):
+        return []
     result = audit_report(found, store)
     for name, findings in result.findings.items():
         for finding in findings[:_LISTED]:

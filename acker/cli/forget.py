@@ -6,24 +6,12 @@ from typing import Any
 import click
 
 from acker.cli.context import Context, command, user
+from acker.cli.selecting import selecting
 from acker.core.events import SELECTABLE
 
 
 @command
-@click.option("--message", "messages", multiple=True, help="This one, SPOUT:PARTITION:OFFSET; several times.")
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice([state.value for state in SELECTABLE]),
-    help="Only those whose newest state it is; may be given several times.",
-)
-@click.option("--spout", help="Only this spout's.")
-@click.option("--partition", metavar="GLOB", help="Only partitions of this pattern, such as '2026-01-*'.")
-@click.option("--component", metavar="BOLT", help="Only those whose failure was in this component.")
-@click.option("--since", type=click.DateTime(), help="Only those emitted at this time (UTC) or later.")
-@click.option("--until", type=click.DateTime(), help="Only those emitted at this time (UTC) or earlier.")
-@click.option("--reason", help="Only those whose reason contains this text.")
+@selecting("Only those whose newest state it is; may be given several times.")
 @click.option("--why", required=True, help="Kept in replay_requests.")
 @click.option("--requested-by", default=None, help="Kept in replay_requests; you by default.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; say what would be.")

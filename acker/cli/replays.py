@@ -6,24 +6,11 @@ from typing import Any
 import click
 
 from acker.cli.context import Context, command, user
-from acker.core.events import SELECTABLE
+from acker.cli.selecting import selecting
 
 
 @command
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice([state.value for state in SELECTABLE]),
-    help="Choose messages by hand, by their newest state; may be given several times.",
-)
-@click.option("--spout", help="Only this spout's.")
-@click.option("--message", "messages", multiple=True, help="Only this one, SPOUT:PARTITION:OFFSET.")
-@click.option("--partition", metavar="GLOB", help="Only partitions of this pattern, such as '2026-01-*'.")
-@click.option("--component", metavar="BOLT", help="Only those whose failure was in this component.")
-@click.option("--since", type=click.DateTime(), help="Only those emitted at this time (UTC) or later.")
-@click.option("--until", type=click.DateTime(), help="Only those emitted at this time (UTC) or earlier.")
-@click.option("--reason", help="Only those whose reason contains this text.")
+@selecting("Choose messages by hand, by their newest state; may be given several times.")
 @click.option(
     "--where", metavar="CONDITION", help="Only those whose own columns fulfil a SQL condition: \"day = '…'\"."
 )

@@ -2,8 +2,6 @@
 
 import shutil
 import signal
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from acker.operations.backup import back_up, store_in
 from acker.operations.cycle import run_cycle
 from acker.operations.restore import move, restore
 from acker.reports.audit import audit_report
+from tests.faults.kills import killed_at
 from tests.kit import ROOT
 from tests.kit.old_store import NAME, topology
 from tests.kit.places import Clock
@@ -27,30 +26,6 @@ ARCHIVE = ROOT / "tests" / "store" / "formats" / "0.tar.gz"
 FILES = 60  # of so many moments one is tried, which differ in which file is there
 COMMITS = 7  # and at the end, where the commits are, each but the very last
 NEVER = 1_000_000
-WORK = """
-import os, signal, sys
-from pathlib import Path
-from acker.core import copies
-from tests.faults import effects, test_backups
-
-left = int(sys.argv[3])
-
-def pause(moment, effect):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def copied(*args, **kwargs):
-    pause("before", None)
-    plain(*args, **kwargs)
-    pause("after", None)
-
-plain, copies.copy_files = copies.copy_files, copied
-effects.watch(Path(sys.argv[1]), pause)
-getattr(test_backups, sys.argv[2])(Path(sys.argv[1]))
-print(int(sys.argv[3]) - left)
-"""
 
 
 def backed_up(folder: Path) -> Store:
@@ -80,12 +55,6 @@ def kept(folder: Path):
     return topology(str(folder / "numbers"))
 
 
-def killed_at(folder: Path, what: str, moment: int) -> subprocess.CompletedProcess[str]:
-    """What kills itself at a moment: before or after a file or a commit. It prints how many it had."""
-    command = [sys.executable, "-c", WORK, folder, what, str(moment)]
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
     """A folder with a store, its source and nothing else."""
@@ -103,11 +72,11 @@ def test_what_is_killed_is_gone_on_with(tmp_path, before, what):
     if what is restored:
         backed_up(before)
     shutil.copytree(before, tmp_path / "whole")
-    moments = int(killed_at(tmp_path / "whole", what.__name__, NEVER).stdout)
+    moments = int(killed_at(what, tmp_path / "whole", NEVER).stdout)
     for moment in [*range(1, moments, FILES), *range(moments - COMMITS, moments)]:
         folder = tmp_path / str(moment)
         shutil.copytree(before, folder)
-        assert killed_at(folder, what.__name__, moment).returncode == -signal.SIGKILL
+        assert killed_at(what, folder, moment).returncode == -signal.SIGKILL
         store = what(folder)
         run = Run(kept(folder), store, NoSpark, clock=Clock())
         assert audit_report(run.topology, store).passed

@@ -23,6 +23,7 @@ BRANCHES = "tests/store/test_branches.py::"
 CHANGES = "tests/store/test_changes.py::"
 CYCLES = "tests/store/test_cycles.py::"
 FEW = "tests/spark/test_few.py::"
+HEALTH = "tests/store/test_health.py::"
 HOLDS = "tests/spark/test_holds.py::"
 KAFKA = "tests/kafka/test_kafka_spout.py::"
 KAFKA_TARGET = "tests/kafka/test_kafka_target.py::"
@@ -822,5 +823,19 @@ MUTANTS = (
         """f"{text[:characters]}{_REST}{rest}{_END}" if rest else text""",
         "text[:characters]",
         (f"{REASONS}test_a_secret_that_the_end_of_a_quotation_cuts_is_replaced",),
+    ),
+    Mutant(
+        "a backlog that came at once is told as one that grows",
+        "acker/reports/health.py",
+        "before < between < now <= allowed",
+        "before < now <= allowed",
+        (f"{HEALTH}test_a_backlog_that_grows_is_told_before_it_is_too_long[caller-7-7-8-False]",),
+    ),
+    Mutant(
+        "a backlog that grows is told when it is too long",
+        "acker/reports/health.py",
+        "(now - before) * (ahead / _TREND)",
+        "0",
+        (f"{HEALTH}test_a_backlog_that_grows_is_told_before_it_is_too_long[caller-1-2-3-True]",),
     ),
 )

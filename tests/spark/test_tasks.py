@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 from acker.airflow import tasks
 from acker.batches.run import Run
-from acker.core.errors import SettingsError
+from acker.core.errors import SettingsError, StoreError
 from acker.operations.cycle import run_cycle
 from acker.operations.fold import fold
 from tests.kit import ROOT
@@ -17,6 +18,7 @@ from tests.kit import ROOT
 TOPOLOGY = '''
 """Numbers as they are."""
 import os
+import shutil
 from acker import DeltaSpout
 from acker import Topology
 
@@ -108,6 +110,17 @@ def test_the_limits_of_a_warning_are_settings(run: Run, monkeypatch):
         "3 messages are in flight or waiting for a retry, more than the 2 of PIPELINE_BACKLOG_ALLOWED. "
         "See docs/how-to/alerts.md#backlog."
     )
+
+
+def test_an_audit_before_anything_has_run_is_no_alarm_and_one_of_a_lost_table_is(run: Run):
+    assert tasks.audit("plain") == []
+    shutil.rmtree(run.store.path(""))
+    assert tasks.audit("plain") == []
+    run.store.create()
+    tasks.read_source(run, "numbers")
+    shutil.rmtree(run.store.path("events"))
+    with pytest.raises(StoreError, match="There is no table"):
+        tasks.audit("plain")
 
 
 def test_a_form_that_cannot_be_met_is_refused_before_anything_is_planned(run: Run):

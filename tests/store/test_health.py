@@ -162,8 +162,8 @@ def test_messages_that_do_not_settle_a_backlog_and_a_full_spout_are_told(place):
     [
         (1, 2, 3, True),  # 2 an hour: 11 in four hours
         (2, 3, 4, True),
-        (3, 3, 4, False),  # it did not grow all the time
-        (4, 5, 5, False),
+        (7, 7, 8, False),  # it did not grow all the time
+        (7, 8, 8, False),
         (7, 8, 9, True),
         (8, 8, 9, False),
         (7, 8, 11, False),  # which is told as a backlog that is too long
