@@ -159,13 +159,14 @@ class KafkaTarget(Target):
         create_markers(self._cluster, name)
         try:
             sender = Sender(self._cluster, name, self.limits(), self.exactly_once)
-            self._send_parts(sender, name, records, changes.fold)
+            self._send_parts(sender, name, records, changes)
         except Fenced as error:
             self._await(changes, error)
 
-    def _send_parts(self, sender: Sender, name: str, records: DataFrame, fold: int) -> None:
+    def _send_parts(self, sender: Sender, name: str, records: DataFrame, changes: Changes) -> None:
+        fold = changes.fold
         markers = read_markers(self._cluster, name, self._destination)  # now that nobody else writes any
-        marker = markers[-1] if markers else Marker(0, 1, 1, 0, 0)
+        marker = markers[-1] if markers else self._begun(changes)
         if marker.upto >= fold:
             return
         if marker.fold != fold:
@@ -174,6 +175,13 @@ class KafkaTarget(Target):
         while marker.part < marker.parts:
             mine = records if marker.parts == 1 else records.where(share == marker.part)
             marker = self._send_part(sender, name, mine, marker)
+
+    def _begun(self, changes: Changes) -> Marker:
+        """What a publisher without a marker goes on after: who it was before may have begun the fold."""
+        former = [each.app for each, newest in changes.publisher.former if changes.fold <= newest]
+        found = [markers[-1] for app in former if (markers := self._markers(app))]
+        begun = [replace(each, before=0) for each in found if each.fold >= changes.fold]
+        return max(begun, key=lambda each: (each.fold, each.part), default=Marker(0, 1, 1, 0, 0))
 
     def _send_part(self, sender: Sender, name: str, records: DataFrame, before: Marker) -> Marker:
         """Send the part that follows a marker. Returns its own marker."""

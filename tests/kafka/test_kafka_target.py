@@ -23,7 +23,7 @@ from acker.operations.selection import Selection
 from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.targets import kafka
-from tests.kafka.words import Words
+from tests.kafka.words import Words, cut_short
 from tests.kit.broker import running_broker
 from tests.kit.received import newest, received
 
@@ -77,26 +77,14 @@ def test_a_record_that_its_topic_would_not_take_fails_its_message_before_the_ack
 
 def test_a_fold_of_many_parts_goes_on_where_it_was_cut_short(place, broker, topic, monkeypatch):
     one = topic(partitions=2)
-    monkeypatch.setattr(kafka, "PART_ROWS", 3)
     target = KafkaTarget(broker.servers, one.name, key="word", value="word")
     words = Words(place.folder, target)
     words.feed("a", *((f"w{n}", n) for n in range(10)))
     run = place.run(words.topology())
-    sent = kafka.Sender.send
-    parts = []
-
-    def cut_short(self, records, marker_of):
-        if len(parts) == 2:
-            raise SourceError("cut short")
-        parts.append(sent(self, records, marker_of))
-        return parts[-1]
-
-    monkeypatch.setattr(kafka.Sender, "send", cut_short)
-    with pytest.raises(SourceError, match="cut short"):
+    with cut_short(monkeypatch, rows=3, parts=2) as parts:
         run_cycle(run)
     assert len(received(broker.servers, one.name, 2)) == sum(parts)
     assert audit_report(run.topology, run.store).passed
-    monkeypatch.setattr(kafka.Sender, "send", sent)
     monkeypatch.setattr(kafka, "PART_ROWS", 5)  # the fold stays divided as it was
     assert publish(run) == 1
     assert sorted(value for _, value, _ in received(broker.servers, one.name, 2)) == [

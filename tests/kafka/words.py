@@ -2,19 +2,24 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
 from acker import Count, ExponentialBackoff, KafkaTarget, Topology, fail_when
 from acker.batches.run import Run
+from acker.core.errors import SourceError
 from acker.core.store import Store
 from acker.kafka import sending
 from acker.operations.publish import publish
 from acker.spouts import FileSpout
+from acker.targets import kafka
 from tests.faults.worker import begin, end_of, session
 
 
@@ -56,6 +61,23 @@ class Words:
         folder.mkdir(exist_ok=True)
         text = "".join(f'{{"word": "{word}", "n": {n}}}\n' for word, n in pairs)
         (folder / f"{name}.json").write_text(text)
+
+
+@contextmanager
+def cut_short(monkeypatch: pytest.MonkeyPatch, rows: int, parts: int) -> Iterator[list[int]]:
+    """Folds are sent in parts of so many rows, and after so many parts no more. What each had is told."""
+    sent, each = kafka.Sender.send, []
+
+    def send(self: kafka.Sender, *what: Any) -> int:
+        if len(each) == parts:
+            raise SourceError("cut short")
+        each.append(sent(self, *what))
+        return each[-1]
+
+    with monkeypatch.context() as patched, pytest.raises(SourceError, match="cut short"):
+        patched.setattr(kafka, "PART_ROWS", rows)
+        patched.setattr(kafka.Sender, "send", send)
+        yield each
 
 
 @dataclass(frozen=True)

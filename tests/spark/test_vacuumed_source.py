@@ -1,19 +1,57 @@
 """A Delta source that is vacuumed, or whose log is cleaned, between the plan of a batch and its write."""
 
-from pathlib import Path
+from fnmatch import fnmatch
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from pyarrow import fs
 
 from acker.core.errors import StoreError
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
+from acker.runtime.sessions import owned_session
+from acker.runtime.settings import Settings
 from acker.spouts import DeltaSpout, History
+from acker.spouts.listing import open_folder
+from acker.testing.session import SHORT_LIVED, for_few_rows
 from acker.topology.topology import Topology
+from tests.kit.object_store import BUCKET, running_object_store
 from tests.kit.places import states
 from tests.kit.stops import Stop, stopping_at
 
 GONE = "the row was deleted from the source before it was read"
+
+
+@pytest.fixture(scope="module")
+def spark_on_s3(tmp_path_factory):
+    """A session on a server of its own, whose tables are on S3."""
+    home, lake = tmp_path_factory.mktemp("home"), {"PIPELINE_STORE": f"s3://{BUCKET}/store"}
+    settings = Settings.from_env({"PIPELINE_HOME": str(home), "PIPELINE_DRIVER_MEMORY": "1g", **lake})
+    with running_object_store(home / "s3") as variables, pytest.MonkeyPatch.context() as patch:
+        for name, value in {**variables, **SHORT_LIVED}.items():
+            patch.setenv(name, value)
+        with owned_session(settings) as session:
+            yield for_few_rows(session)
+
+
+@pytest.fixture(params=["here", pytest.param("on S3", marks=[pytest.mark.extended, pytest.mark.thorough])])
+def source(request, place, tmp_path):
+    """Path or URI of a table that is not there yet, and a session that may make it."""
+    if request.param == "here":
+        return place.path("source"), place.spark
+    return f"s3a://{BUCKET}/{tmp_path.name}", request.getfixturevalue("spark_on_s3")
+
+
+def add(path, **columns):
+    write_deltalake(path, pa.table(columns), mode="append")
+
+
+def files(folder, pattern):
+    """A folder's file system, and those of its files whose names fit."""
+    system, root = open_folder(folder)
+    found = system.get_file_info(fs.FileSelector(root))
+    return system, [each for each in found if fnmatch(each.base_name, pattern)]
 
 
 def after(*planned):
@@ -36,9 +74,10 @@ def vacuum(spark, path):
 def clean_log(spark, path):
     """Forget all versions before the newest, which has a checkpoint."""
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
-    for file in Path(path, "_delta_log").glob("0*"):
-        if file.name < f"{DeltaTable(path).version():020}":
-            file.unlink()
+    system, found = files(f"{path}/_delta_log", "0*")
+    for file in found:
+        if file.base_name < f"{DeltaTable(path).version():020}":
+            system.delete_file(file.path)
 
 
 def tracked(spark, path, *groups):
@@ -54,19 +93,21 @@ def optimize(spark, path):
 
 
 @pytest.mark.parametrize("forget", [vacuum, clean_log], ids=["vacuumed", "log cleaned"])
-def test_a_range_whose_files_were_rewritten_and_vacuumed_is_read_as_it_was_planned(place, spark, forget):
-    path = place.add("source", id=[10, 20])
-    place.add("source", id=[30])
+def test_a_range_whose_files_were_rewritten_and_vacuumed_is_read_as_it_was_planned(source, forget):
+    path, spark = source
+    add(path, id=[10, 20])
+    add(path, id=[30])
     spout = DeltaSpout(path, key="id")
     planned = spout.next_range(spark, after(), 9)
     DeltaTable(path).optimize.compact()
-    place.add("source", id=[40])
+    add(path, id=[40])
     forget(spark, path)
     assert read(spout, spark, planned) == [(10, None, None), (20, None, None), (30, None, None)]
 
 
-def test_rows_that_were_deleted_and_vacuumed_are_lost_where_each_position_was_one(place, spark):
-    path = place.add("source", id=[1, 2, 3, 4])
+def test_rows_that_were_deleted_and_vacuumed_are_lost_where_each_position_was_one(source):
+    path, spark = source
+    add(path, id=[1, 2, 3, 4])
     spout = DeltaSpout(path, key="id")
     first, second = spout.next_range(spark, after(), 2), None
     second = spout.next_range(spark, after(first), 2)
@@ -103,8 +144,9 @@ def test_of_a_range_that_nobody_counted_one_lost_row_says_that_rows_may_be_gone(
 
 
 @pytest.mark.parametrize("limit", [9, 2], ids=["told by the log", "counted"])
-def test_rows_of_a_tracked_table_keep_their_ids_or_are_lost(place, spark, limit):
-    path = tracked(spark, place.path("source"), [1, 2, 3], [4])
+def test_rows_of_a_tracked_table_keep_their_ids_or_are_lost(source, limit):
+    path, spark = source
+    tracked(spark, path, [1, 2, 3], [4])
     spout = DeltaSpout(path)
     planned = spout.next_range(spark, after(), limit)
     spark.sql(f"DELETE FROM delta.`{path}` WHERE number = 2")
@@ -145,15 +187,15 @@ def test_a_tracked_table_whose_log_was_cleaned_says_what_it_no_longer_knows(plac
 
 
 @pytest.mark.extended
-def test_a_deletion_vector_that_was_vacuumed_is_not_needed(place, spark):
-    path = place.path("source")
+def test_a_deletion_vector_that_was_vacuumed_is_not_needed(source):
+    path, spark = source
     spark.range(1, 6, 1, 1).write.format("delta").option("delta.enableDeletionVectors", "true").save(path)
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 2")
     spout = DeltaSpout(path, key="id")
     planned = spout.next_range(spark, after(), 9)
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 4")
     vacuum(spark, path)
-    assert len(list(Path(path).glob("deletion_vector_*"))) == 1
+    assert len(files(path, "deletion_vector_*")[1]) == 1
     why = "1 of 4 rows were deleted from the source before they were read; which is not known"
     found = [(1, None, None), (2, "lost", why), (3, None, None), (5, None, None)]
     assert read(spout, spark, planned) == found
