@@ -78,8 +78,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable | None:
 
 def path_of(table: DeltaTable) -> str:
     """The path or URI at which a table was opened, as `Store.path` writes it."""
-    uri = table.table_uri.rstrip("/")
-    return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
+    return unquote(table.table_uri.rstrip("/").removeprefix("file://"))
 
 
 def files_of(table: DeltaTable, where: str | None = None) -> list[str]:
@@ -89,16 +88,15 @@ def files_of(table: DeltaTable, where: str | None = None) -> list[str]:
         where: a SQL condition; files that its statistics rule out are left out.
     """
     uris = table.file_uris(file_pruning_predicate=where)
-    root = urlsplit(table.table_uri)
-    if root.scheme != "file":
-        return uris
     # `deltalake` encodes the folder, as in a URI, and leaves what follows as it is on the disk.
-    below = [uri.removeprefix("file://").removeprefix(root.path) for uri in uris]
-    # Of a shallow clone that is the URI of another table's file.
-    return [
-        unquote(urlsplit(each).path) if each.startswith("file:") else f"{path_of(table)}/{each}"
-        for each in below
-    ]
+    root = table.table_uri.removeprefix("file://")
+    return [_path_below(table, uri.removeprefix("file://").removeprefix(root)) for uri in uris]
+
+
+def _path_below(table: DeltaTable, name: str) -> str:
+    if name.startswith("file:"):  # of a shallow clone, whose files are another table's
+        return unquote(urlsplit(name).path)
+    return name if "://" in name else f"{path_of(table)}/{name}"
 
 
 def said(error: Exception) -> str:

@@ -40,7 +40,7 @@ def source(request, place, tmp_path):
     """Path or URI of a table that is not there yet, and a session that may make it."""
     if request.param == "here":
         return place.path("source"), place.spark
-    return f"s3a://{BUCKET}/{tmp_path.name}", request.getfixturevalue("spark_on_s3")
+    return f"s3a://{BUCKET}/a place, 50% wörds/{tmp_path.name}", request.getfixturevalue("spark_on_s3")
 
 
 def add(path, **columns):

@@ -135,7 +135,7 @@ def test_a_store_is_backed_up_to_s3_restored_there_and_moved_from_there(place, r
     with running_object_store(tmp_path / "s3") as found:
         for name, value in found.items():
             monkeypatch.setenv(name, value)
-        backup, there = "s3a://lake/backups/a", Store("s3a://lake/store", run.store.topology)
+        backup, there = "s3a://lake/backups/a", Store("s3a://lake/a place, 50% wörds", run.store.topology)
         back_up(run.topology, run.store, backup, run.clock).write(backup)
         _, lease = restore(run.topology, there, backup, run.clock)
         lease.release()
