@@ -26,6 +26,7 @@ FEW = "tests/spark/test_few.py::"
 HEALTH = "tests/store/test_health.py::"
 HOLDS = "tests/spark/test_holds.py::"
 KAFKA = "tests/kafka/test_kafka_spout.py::"
+KAFKA_BACKUP = "tests/kafka/test_backup.py::"
 KAFKA_TARGET = "tests/kafka/test_kafka_target.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
 REPLY = "tests/unit/test_lost_reply.py::"
@@ -823,6 +824,13 @@ MUTANTS = (
         """f"{text[:characters]}{_REST}{rest}{_END}" if rest else text""",
         "text[:characters]",
         (f"{REASONS}test_a_secret_that_the_end_of_a_quotation_cuts_is_replaced",),
+    ),
+    Mutant(
+        "a moved store sends a fold from its beginning of which a topic has a part",
+        "acker/targets/kafka.py",
+        "markers[-1] if markers else self._begun(changes)",
+        "markers[-1] if markers else Marker(0, 1, 1, 0, 0)",
+        (f"{KAFKA_BACKUP}test_a_moved_store_goes_on_within_the_fold_that_was_cut_short",),
     ),
     Mutant(
         "a backlog that came at once is told as one that grows",
