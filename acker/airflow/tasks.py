@@ -293,7 +293,7 @@ def waits_for(topology: str, kind: str) -> list[str]:
     found, store = _opened(topology, Settings.from_env())
     journal = Journal(store, found.roles)
     if kind == "acker":
-        return waits_for_acker(journal, utc_now())
+        return waits_for_acker(found, journal, utc_now())
     return waits_for_components(found, journal, utc_now())
 
 

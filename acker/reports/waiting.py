@@ -42,8 +42,11 @@ def _is_held(component: Component, journal: Journal, now: datetime) -> bool:
     return hold is not None and now < hold.retry_at
 
 
-def waits_for_acker(journal: Journal, now: datetime) -> list[str]:
-    """What a fold would find to do: events that none has seen, and messages that may time out or are due."""
+def waits_for_acker(topology: Topology, journal: Journal, now: datetime) -> list[str]:
+    """What a fold would find to do: events that none has seen, and messages that may time out or are due.
+
+    Messages in flight grow older only where a fold sees the window turn.
+    """
     if journal.open(EVENTS) is None:
         return []
     newest = journal.fold
@@ -52,7 +55,7 @@ def waits_for_acker(journal: Journal, now: datetime) -> list[str]:
     said = [f"events of {', '.join(sorted(new))} are to be folded"] if new else []
     if newest is not None:
         live = live_counts(newest, now)
-        if live.pending:
+        if live.pending and topology.timeouts.turn(newest.turn, now) != newest.turn:
             said.append(f"messages in flight may time out: {live.pending:,}")
         if live.due:
             said.append(f"messages are due for their next attempt: {live.due:,}")

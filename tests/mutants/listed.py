@@ -33,6 +33,7 @@ REPLY = "tests/unit/test_lost_reply.py::"
 REPLAY = "tests/store/test_replay.py::"
 REQUESTS = "tests/store/test_requests.py::"
 STORE_MAINTAIN = "tests/store/test_maintain.py::"
+WAITING = "tests/store/test_waiting.py::"
 RUNS = "tests/spark/test_topology_runs.py::"
 RICH = "tests/spark/test_rich_bolts.py::"
 PUBLISH = "tests/spark/test_publish.py::"
@@ -831,6 +832,16 @@ MUTANTS = (
         "markers[-1] if markers else self._begun(changes)",
         "markers[-1] if markers else Marker(0, 1, 1, 0, 0)",
         (f"{KAFKA_BACKUP}test_a_moved_store_goes_on_within_the_fold_that_was_cut_short",),
+    ),
+    Mutant(
+        "messages in flight start a fold at each look",
+        "acker/reports/waiting.py",
+        " and topology.timeouts.turn(newest.turn, now) != newest.turn:",
+        ":",
+        (
+            f"{WAITING}test_messages_in_flight_wait_for_the_acker_each_time_the_window_turns",
+            f"{WAITING}test_messages_that_never_time_out_do_not_wait_for_the_acker",
+        ),
     ),
     Mutant(
         "a backlog that came at once is told as one that grows",
