@@ -46,6 +46,7 @@ from acker.runtime.deployment import name_of
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
 from acker.spark.tasks import acker_tasks
+from acker.topology.schedule import WATCH
 from acker.topology.topology import Topology
 
 Counts = dict[str, int]
@@ -301,10 +302,11 @@ def health_warnings(topology: str) -> list[str]:
     """What an operator should look at, without Spark: what is late, too much, or was given up."""
     settings = Settings.from_env()
     found, store = _opened(topology, settings)
-    return health.health_warnings(found, store, _limits(settings), utc_now())
+    limits = _limits(settings, found.schedule or settings.run_schedule)
+    return health.health_warnings(found, store, limits, utc_now())
 
 
-def _limits(settings: Settings) -> health.Limits:
+def _limits(settings: Settings, schedule: object) -> health.Limits:
     def minutes(number: int) -> timedelta:
         return timedelta(minutes=number)
 
@@ -316,6 +318,8 @@ def _limits(settings: Settings) -> health.Limits:
         batch_late=minutes(settings.batch_late_minutes),
         message_late=minutes(settings.message_late_minutes),
         source_late=minutes(settings.source_late_minutes),
+        # What a schedule of its own leaves unread until the next run is not late.
+        spout_stalled=minutes(settings.batch_late_minutes if schedule == WATCH else 0),
         disk_free_percent=settings.disk_free_percent,
     )
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
@@ -24,7 +25,7 @@ from acker.journal.journal import Journal
 from acker.operations.acknowledge import APP
 from acker.operations.cycle import in_flight
 from acker.operations.publish import published_through
-from acker.reports.sources import amounts, source_backlogs
+from acker.reports.sources import SourceBacklog, amounts, source_backlogs
 from acker.topology.topology import Topology
 
 PAGE = "docs/how-to/alerts.md"
@@ -43,6 +44,7 @@ class Limits:
         batch_late: how old a batch that is not logged, and a fold that is not published, may be.
         message_late: how old a message that has not settled may be.
         source_late: how old what is unread may be; zero: any.
+        spout_stalled: for how long a spout may read nothing although there is something; zero: for ever.
         disk_free_percent: how much of a disk has to be free.
     """
 
@@ -53,6 +55,7 @@ class Limits:
     batch_late: timedelta
     message_late: timedelta
     source_late: timedelta
+    spout_stalled: timedelta
     disk_free_percent: int
 
 
@@ -63,6 +66,10 @@ class _Look:
     limits: Limits
     now: datetime
 
+    @cached_property
+    def sources(self) -> list[SourceBacklog]:
+        return source_backlogs(self.topology, self.journal)
+
 
 def health_warnings(topology: Topology, store: Store, limits: Limits, now: datetime) -> list[str]:
     """What is late, what has become too much, and what stands since it was last acknowledged.
@@ -71,7 +78,7 @@ def health_warnings(topology: Topology, store: Store, limits: Limits, now: datet
         StoreError: the store cannot be read.
     """
     journal = Journal(store, topology.roles)
-    looks: list[Callable[[_Look], Iterator[str]]] = [_full_disks, _late_sources]
+    looks: list[Callable[[_Look], Iterator[str]]] = [_full_disks, _late_sources, _stalled_spouts]
     if journal.open(EVENTS) is not None and journal.open(LEDGER) is not None:  # else nothing has run yet
         looks += [_held, _late_batches, _late_folds, _given_up, _late_messages, _late_publishes]
         looks += [_backlog, _growing_backlog, _full_spouts]
@@ -213,13 +220,27 @@ def _full_spouts(look: _Look) -> Iterator[str]:
 
 def _late_sources(look: _Look) -> Iterator[str]:
     late = look.limits.source_late
-    for source in source_backlogs(look.topology, look.journal) if late else ():
+    for source in look.sources if late else ():
         if source.unread and source.oldest and look.now - source.oldest > late:
             yield (
                 f"{source.spout} has {amounts(source.unread)} unread, the oldest of {_time(source.oldest)}, "
                 f"longer than the {_minutes(late)} of PIPELINE_SOURCE_LATE_MINUTES: look at the DAG "
                 f"{look.topology.name}.run."
             )
+
+
+def _stalled_spouts(look: _Look) -> Iterator[str]:
+    late = look.limits.spout_stalled
+    for source in look.sources if late else ():
+        if source.unread and source.oldest and look.journal.unfinished(source.spout) is None:
+            newest = look.journal.newest_of(source.spout, "next")
+            since = max(source.oldest, newest.planned_at) if newest else source.oldest
+            if look.now - since > late:
+                yield (
+                    f"{source.spout} has {amounts(source.unread)} to read and reads nothing since "
+                    f"{_time(since)}, longer than the {_minutes(late)} of PIPELINE_BATCH_LATE_MINUTES: look "
+                    f"at the DAG {look.topology.name}.run."
+                )
 
 
 def _full_disks(look: _Look) -> Iterator[str]:

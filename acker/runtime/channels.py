@@ -10,6 +10,14 @@ from acker.runtime.settings import LOOPBACK
 
 _DEFAULT_PORT = 15002  # Spark Connect's own
 
+# A server that no longer answers, and whose connections stay open, is noticed in a call too. Spark's servers
+# end connections on which they are asked for a sign of life more often than once in 5 minutes.
+_ALIVE = [
+    ("grpc.keepalive_time_ms", 330_000),
+    ("grpc.keepalive_timeout_ms", 60_000),
+    ("grpc.http2.max_pings_without_data", 0),  # for a call that waits brings no data
+]
+
 
 def address(url: str) -> tuple[str, int]:
     """Host and port of a URL `sc://…`. This machine is 127.0.0.1, by whatever name."""
@@ -29,7 +37,7 @@ def channel(url: str, token: str | None) -> DefaultChannelBuilder:
         return LoopbackChannel(url, token)
     if token is not None and ";token=" not in url:
         url = f"{url if ';' in url else url.rstrip('/') + '/'};token={quote(token, safe='')}"
-    return DefaultChannelBuilder(url)  # which shows a token over TLS alone
+    return DefaultChannelBuilder(url, _ALIVE)  # which shows a token over TLS alone
 
 
 class LoopbackChannel(DefaultChannelBuilder):
@@ -45,7 +53,7 @@ class LoopbackChannel(DefaultChannelBuilder):
 
     def __init__(self, url: str, token: str | None) -> None:
         # No proxy of the environment comes in between either.
-        super().__init__(url, [("grpc.enable_http_proxy", 0)])
+        super().__init__(url, [("grpc.enable_http_proxy", 0), *_ALIVE])
         self._shown: str | None = self.getDefault(self.PARAM_TOKEN, token)
 
     @property

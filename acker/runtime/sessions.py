@@ -26,7 +26,8 @@ from acker.runtime.settings import Settings, without_secrets
 _LOOK_SECONDS = 1.0
 
 # The client tries again for ten minutes by default. A server that has died has lost the session as well, so
-# the sooner the caller hears of it the better; five tries take 17 s.
+# the sooner the caller hears of it the better; five tries take 17 s, and 37 s where it takes connections and
+# does not answer.
 _RETRIES = 5
 
 # Spark's client prints every error as JSON on stderr, in addition to raising it.
@@ -131,19 +132,13 @@ def exit_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _set_up(session: ConnectSession) -> None:
-    """Make a new session report a dead server within seconds, each error once, and leave nothing behind."""
+def _report_soon(session: ConnectSession) -> None:
+    """Make a session report within seconds that its server is gone, and each error once."""
     for name in _NOISY_LOGGERS:
         # By way of pyspark's class: a plain logger of this name would not take the arguments it is given.
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
     # The error that follows says the same.
     warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
-    _try_few_times(session)
-    _share_workers(session)
-    _try_few_times(session)  # it has another client now
-
-
-def _try_few_times(session: ConnectSession) -> None:
     session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
 
 
@@ -165,7 +160,7 @@ def _session(settings: Settings, url: str) -> SparkSession:
     """A session on a server that listens.
 
     Raises:
-        ServerError: The server wants another token.
+        ServerError: The server does not answer, or wants another token.
     """
     if not settings.token:
         # Set and empty, it would be a token for Spark's client, which then speaks TLS.
@@ -174,17 +169,24 @@ def _session(settings: Settings, url: str) -> SparkSession:
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     token = server.token_for(settings, *address(url))
     made = ConnectSession.builder.channelBuilder(channel(url, token)).create()
+    _report_soon(made)
     try:
         _ = made.version  # the first that the server is asked
     except PySparkException as error:
         made.client.close()
+        if "UNAVAILABLE" in str(error):
+            raise ServerError(
+                f"The Spark server at {without_secrets(url)} takes connections and does not answer. Look at "
+                "its log: it may be busy, paused, or out of memory. Start it anew if it does not recover."
+            ) from error
         if "UNAUTHENTICATED" not in str(error):
             raise
         raise ServerError(
             f"The Spark server at {without_secrets(url)} wants a token: set SPARK_CONNECT_AUTHENTICATE_TOKEN "
             "to the one with which it was started, or PIPELINE_HOME to the folder of that server."
         ) from error
-    _set_up(made)
+    _share_workers(made)
+    _report_soon(made)  # it has another client now
     return cast(SparkSession, made)
 
 

@@ -86,7 +86,7 @@ class Settings:
         acker_late_minutes: `PIPELINE_ACKER_LATE_MINUTES`, how old events that no fold has seen may be.
             Default: 15.
         batch_late_minutes: `PIPELINE_BATCH_LATE_MINUTES`, how old a batch that is not done may be, and a fold
-            that is not published. Default: 60.
+            that is not published, and what a spout that is watched does not read. Default: 60.
         message_late_minutes: `PIPELINE_MESSAGE_LATE_MINUTES`, how old a message that has not settled may be.
             Default: 1440, a day.
         give_up_after_tries: `PIPELINE_GIVE_UP_AFTER_TRIES`, how often Airflow's task of a bolt tries a batch

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from acker.core.errors import ServerError
-from acker.runtime import server
+from acker.runtime import channels, server
 from acker.runtime.jars import default_folder
 from acker.runtime.ports import free_port, is_listening
 from acker.runtime.sessions import connect
@@ -138,6 +139,25 @@ def test_a_server_that_is_paused_for_a_while_is_waited_for_and_keeps_its_session
     who = f"The Spark server of {settings.home} (process {running.pid})"
     assert told == f"{who} does not answer. Waiting up to 60 s …\n"
     assert session.table("three").count() == 3
+    session.stop()
+
+
+@pytest.mark.extended
+def test_a_task_whose_server_takes_connections_and_does_not_answer_hears_of_it(own_home, monkeypatch):
+    soon = {"grpc.keepalive_time_ms": 2_000, "grpc.keepalive_timeout_ms": 2_000}
+    monkeypatch.setattr(channels, "_ALIVE", [(name, soon.get(name, 0)) for name, _ in channels._ALIVE])
+    settings = Settings.from_env(own_home)
+    running = server.start(settings)
+    session = connect(settings)
+    os.killpg(running.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(PySparkException, match="UNAVAILABLE"):
+            session.range(3).count()
+        with pytest.raises(ServerError, match="takes connections and does not answer"):
+            connect(settings, running.url)
+    finally:
+        os.killpg(running.pid, signal.SIGCONT)
+    assert session.range(3).count() == 3
     session.stop()
 
 

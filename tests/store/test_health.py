@@ -1,7 +1,8 @@
 """What an operator is told: found again at each look for as long as it lasts, whatever process died."""
 
 import os
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +17,7 @@ from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
 from acker.reports.health import PAGE, Limits, health_warnings
+from acker.spouts import Backlog
 from tests.kit import ROOT
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
@@ -27,9 +29,22 @@ LIMITS = Limits(
     batch_late=timedelta(hours=1),
     message_late=timedelta(days=1),
     source_late=timedelta(0),
+    spout_stalled=timedelta(0),
     disk_free_percent=0,
 )
 HOUR_SECONDS = 3_600
+
+
+@dataclass(frozen=True)
+class Dated(TableSource):
+    """A source that tells since when something is unread."""
+
+    since: datetime | None = None
+
+    def backlog(self, history):
+        read = sum(len(planned) for planned in history.every())
+        unread = len(self._messages()) - read
+        return Backlog({"messages": unread} if unread else {}, self.since)
 
 
 def topology(place, raises=False, refused=(1,), **settings):
@@ -58,7 +73,16 @@ def told(run, limits=LIMITS):
 
 def test_every_part_of_the_page_is_there():
     page = (ROOT / PAGE).read_text()
-    names = ("full-disks", "late-sources", "held", "late-batches", "late-folds", "given-up", "late-messages")
+    names = (
+        "full-disks",
+        "late-sources",
+        "stalled-spouts",
+        "held",
+        "late-batches",
+        "late-folds",
+        "given-up",
+        "late-messages",
+    )
     for name in (*names, "late-publishes", "backlog", "growing-backlog", "full-spouts", "audit"):
         assert f'<a id="{name}"></a>' in page
 
@@ -197,6 +221,32 @@ def test_a_backlog_that_grows_is_told_before_it_is_too_long(
         assert said == []
     unlimited = Limits(**vars(LIMITS) | {"backlog_ahead": timedelta(0)})
     assert not [each for each in told(run, unlimited) if "AHEAD" in each]
+
+
+def test_a_spout_that_reads_nothing_although_there_is_something_is_told(place):
+    place.add("numbers", id=[2])
+    limits = Limits(**vars(LIMITS) | {"spout_stalled": timedelta(hours=1)})
+    made = PolarsTopology("watched", message_timeout=None)
+    made.spout("numbers", Dated(place.path("numbers"), since=place.clock()))
+    run = place.run(made)
+    place.clock.advance(HOUR_SECONDS)
+    assert told(run, limits) == []
+    place.clock.advance(60)
+    reads_nothing = (
+        "numbers has 1 message to read and reads nothing since {} UTC, longer than the 60 minutes of "
+        "PIPELINE_BATCH_LATE_MINUTES: look at the DAG watched.run."
+    )
+    assert told(run, limits) == [reads_nothing.format("2026-01-01 00:00")]  # also before anything has run
+    assert told(run) == []  # with a schedule of its own
+    run_cycle(run)
+    place.add("numbers", id=[4])
+    place.clock.advance(HOUR_SECONDS)
+    assert told(run, limits) == []
+    place.clock.advance(60)
+    assert told(run, limits) == [reads_nothing.format("2026-01-01 01:01")]
+    run_cycle(run)
+    place.clock.advance(24 * HOUR_SECONDS)
+    assert told(run, limits) == []
 
 
 def test_a_disk_that_is_nearly_full_is_told(place):
