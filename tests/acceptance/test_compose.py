@@ -110,6 +110,7 @@ def test_only_who_asks_publishes_the_ui_elsewhere() -> None:
 def test_the_containers_are_confined(services: dict[str, Any]) -> None:
     for name, service in services.items():
         assert service["read_only"] is True, name
+        assert not {"configs", "secrets"} & set(service), name  # which Compose would put under the root
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert service["user"].partition(":")[0] not in ("", "0", "root"), name
@@ -156,14 +157,9 @@ def test_images_are_built_here_or_pinned(services: dict[str, Any]) -> None:
 
 def test_a_service_has_the_secrets_that_it_needs() -> None:
     read = model(SECRETS | CLUSTER, "cluster")
-    content = read["configs"]["spark-defaults"]["content"]
 
     def who_has(secret: str) -> set[str]:
-        return {
-            name
-            for name, service in read["services"].items()
-            if secret in json.dumps(service) or ("configs" in service and secret in content)
-        }
+        return {name for name, service in read["services"].items() if secret in json.dumps(service)}
 
     airflow = {"migrate", *PARTS}
     assert who_has(SECRETS["POSTGRES_PASSWORD"]) == {"postgres", *airflow}
@@ -171,7 +167,7 @@ def test_a_service_has_the_secrets_that_it_needs() -> None:
     assert who_has(SECRETS["SPARK_SECRET"]) == {"spark", "spark-master", "spark-worker"}
     assert who_has(CLUSTER["AWS_SECRET_ACCESS_KEY"]) == {"s3", "spark", *airflow}
     assert not any("AIRFLOW" in name for name in read["services"]["spark"]["environment"])
-    assert list(read["services"]["spark-worker"]["environment"]) == ["SPARK_CONF_DIR"]
+    assert list(read["services"]["spark-worker"]["environment"]) == ["SPARK_CONF_DIR", "SPARK_DEFAULTS"]
     assert {name for name, service in read["services"].items() if mounts(service, "airflow")} == airflow
     assert {name for name, service in read["services"].items() if mounts(service, "data")} == {
         "spark",

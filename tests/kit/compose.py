@@ -109,16 +109,15 @@ class Compose:
         more: dict[str, str] | None = None,
     ) -> None:
         self.folder, self.more = folder, more or {}
-        self.read = model(values, *profiles)
-        self.services: dict[str, Any] = self.read["services"]
+        self.services: dict[str, Any] = model(values, *profiles)["services"]
         self.database = database
         self.port = free_port()
         self.places = {
             "/opt/acker": str(ROOT),
-            "/opt/spark": str(folder / "spark"),
             "/airflow": str(folder / "airflow"),
             "/data": str(folder / "data"),
             "/lake/lake": str(folder / "lake"),
+            "/tmp/spark": str(folder / "spark"),
             "/tmp/work": str(folder / "work"),
             "/tmp/recovery": str(folder / "recovery"),
             "/var/lib/kafka/data": str(folder / "kafka" / "data"),
@@ -127,7 +126,6 @@ class Compose:
             **{port: str(free_port()) for port in ("15002", "7077", "8081", "8082", "9092", "9093")},
         }
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self._write_configs()
 
     def here(self, text: str) -> str:
         """A text of the file as it is on this machine."""
@@ -170,7 +168,8 @@ class Compose:
         return ended
 
     def start(self, name: str, replica: str = "") -> None:
-        command = read_only(self.folder, [self.here(word) for word in self.services[name]["command"]])
+        words = [*(self.services[name].get("entrypoint") or ()), *self.services[name]["command"]]
+        command = read_only(self.folder, [self.here(word) for word in words])
         if name in ONCE:
             subprocess.run(command, env=self.environ(name), check=True)
         else:
@@ -201,13 +200,6 @@ class Compose:
         with urllib.request.urlopen(request, timeout=30) as response:
             found: dict[str, Any] = json.loads(response.read() or b"{}")
             return found
-
-    def _write_configs(self) -> None:
-        for service in self.services.values():
-            for config in service.get("configs", []):
-                path = Path(self.here(config["target"]))
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(self.here(self.read["configs"][config["source"]]["content"]))
 
 
 def wait_until(condition: Callable[[], Any], every_seconds: float = 1) -> None:
