@@ -5,11 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 
 import pytest
 
 from acker.airflow import tasks
-from acker.batches.run import Run
+from acker.batches.run import Run, utc_now
 from acker.core.errors import SettingsError, StoreError
 from acker.operations.cycle import run_cycle
 from acker.operations.fold import fold
@@ -110,6 +111,17 @@ def test_the_limits_of_a_warning_are_settings(run: Run, monkeypatch):
         "3 messages are in flight or waiting for a retry, more than the 2 of PIPELINE_BACKLOG_ALLOWED. "
         "See docs/how-to/alerts.md#backlog."
     )
+
+
+@pytest.mark.parametrize(("schedule", "is_told"), [(None, True), ("@daily", False)])
+def test_a_spout_that_waits_for_its_own_schedule_is_not_late(run: Run, monkeypatch, schedule, is_told):
+    run_cycle(run)  # of five messages three, by max_pending
+    if schedule:
+        monkeypatch.setenv("PIPELINE_RUN_SCHEDULE", schedule)
+    assert tasks.health_warnings("plain") == []
+    monkeypatch.setattr(tasks, "utc_now", lambda: utc_now() + timedelta(hours=2))
+    said = tasks.health_warnings("plain")
+    assert ["numbers has 2 rows to read and reads nothing" in each for each in said] == [True] * is_told
 
 
 def test_an_audit_before_anything_has_run_is_no_alarm_and_one_of_a_lost_table_is(run: Run):
