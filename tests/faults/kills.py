@@ -1,35 +1,42 @@
 """Work that kills its own process at a moment: before or after a commit, or a file that is copied."""
 
-import importlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from acker.core import copies
 from tests.faults.effects import watch
-from tests.kit import ROOT
-
-_WORK = "import sys; from tests.faults.kills import work; work(*sys.argv[1:])"
+from tests.faults.worker import begin, end_of, processes
 
 
-def killed_at(work: Callable[[Path], Any], folder: Path, moment: int) -> "subprocess.CompletedProcess[str]":
-    """Do a module's work in a process that kills itself at a moment. It prints how many there were."""
-    command = [sys.executable, "-c", _WORK, work.__module__, work.__name__, folder, str(moment)]
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def killed_at(work: Callable[[Path], Any], folder: Path, moment: int) -> int | None:
+    """Do a module's work in a process that kills itself at a moment.
+
+    Returns:
+        How many moments there were, where there are less; None: it was killed.
+    """
+    ours, theirs = processes.Pipe(duplex=False)
+    process = begin(_work, theirs, work, folder, moment)
+    theirs.close()
+    try:
+        passed: int | None = ours.recv()
+    except EOFError:
+        passed = None
+    assert end_of(process) == (-signal.SIGKILL if passed is None else 0)
+    return passed
 
 
-def work(module: str, name: str, folder: str, moment: str) -> None:
+def _work(pipe: Connection, work: Callable[[Path], Any], folder: Path, moment: int) -> None:
     """What the process does."""
     passed = 0
 
     def pause(*_: Any) -> None:
         nonlocal passed
         passed += 1
-        if passed == int(moment):
+        if passed == moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def copied(*args: Any, **options: Any) -> None:
@@ -38,7 +45,6 @@ def work(module: str, name: str, folder: str, moment: str) -> None:
         pause()
 
     copy_files, copies.copy_files = copies.copy_files, copied
-    done = getattr(importlib.import_module(module), name)
-    watch(Path(folder), pause)
-    done(Path(folder))
-    print(passed)
+    watch(folder, pause)
+    work(folder)
+    pipe.send(passed)

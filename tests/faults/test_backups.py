@@ -1,7 +1,6 @@
 """Backups, restores and moves that are killed before and after a file or a commit: the next one ends them."""
 
 import shutil
-import signal
 import tarfile
 from pathlib import Path
 
@@ -72,11 +71,11 @@ def test_what_is_killed_is_gone_on_with(tmp_path, before, what):
     if what is restored:
         backed_up(before)
     shutil.copytree(before, tmp_path / "whole")
-    moments = int(killed_at(what, tmp_path / "whole", NEVER).stdout)
+    moments = killed_at(what, tmp_path / "whole", NEVER)
     for moment in [*range(1, moments, FILES), *range(moments - COMMITS, moments)]:
         folder = tmp_path / str(moment)
         shutil.copytree(before, folder)
-        assert killed_at(what, folder, moment).returncode == -signal.SIGKILL
+        assert killed_at(what, folder, moment) is None
         store = what(folder)
         run = Run(kept(folder), store, NoSpark, clock=Clock())
         assert audit_report(run.topology, store).passed

@@ -1,7 +1,6 @@
 """Migrations that are killed before and after each of their commits: the next one completes them."""
 
 import shutil
-import signal
 import tarfile
 from pathlib import Path
 
@@ -39,7 +38,7 @@ def test_a_migration_that_is_killed_is_gone_on_with(tmp_path):
         shutil.copytree(tmp_path / "old", folder)
         store = Store(str(folder / "store"), NAME)
         path = store.path("").rstrip("/")
-        assert killed_at(migrated, folder, moment).returncode == -signal.SIGKILL
+        assert killed_at(migrated, folder, moment) is None
         left.append(len([*pending_migrations(path, NAME)]))
         if left[-1]:
             with pytest.raises(StoreError, match="run `acker migrate kept`"):
@@ -50,4 +49,4 @@ def test_a_migration_that_is_killed_is_gone_on_with(tmp_path):
         assert audit_report(run.topology, run.store).passed
         shutil.rmtree(folder)
     assert left == sorted([*range(COMMITS + 1), *range(1, COMMITS)], reverse=True)
-    assert killed_at(migrated, tmp_path / "old", 2 * COMMITS + 1).returncode == 0
+    assert killed_at(migrated, tmp_path / "old", 2 * COMMITS + 1) == 2 * COMMITS

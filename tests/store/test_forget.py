@@ -131,11 +131,22 @@ class BusyStore(Store):
         return found
 
 
-def test_commits_that_come_between_are_no_loss(place, run, states):
+def busy(run, meanwhile):
+    """The run with such a store."""
+    return replace(run, store=BusyStore(run.store.uri, run.store.topology, meanwhile))
+
+
+@pytest.fixture
+def run_with_events(place, run):
+    """Another message was taken in and checked, and no fold has seen it."""
     place.add("numbers", id=[4])
     run_spout(run, run.topology.components["numbers"])
     run_bolt(run, run.topology.components["checked"])
-    opened = []
+    return run
+
+
+def test_commits_that_come_between_are_no_loss(run_with_events, states):
+    run, opened = run_with_events, []
 
     def meanwhile(table):
         opened.append(table)
@@ -143,8 +154,7 @@ def test_commits_that_come_between_are_no_loss(place, run, states):
             fold(run)  # appends to the ledger
             compact(run)  # takes away the files that are being written anew
 
-    busy = replace(run, store=BusyStore(run.store.uri, run.store.topology, meanwhile))
-    assert forget(busy, named(1), "asked to", "ada") == Forgotten(1, events=2, ledger=3)
+    assert forget(busy(run, meanwhile), named(1), "asked to", "ada") == Forgotten(1, events=2, ledger=3)
     assert opened == [REPLAY_REQUESTS, HOLDS, *[EVENTS] * 3, *[LEDGER] * 4]
     assert reasons(run, EVENTS) == {"forgotten": 2, "no card 4111-2": 2}
     assert reasons(run, LEDGER) == {"forgotten": 3, "no card 4111-2": 3}
@@ -152,19 +162,15 @@ def test_commits_that_come_between_are_no_loss(place, run, states):
     assert audit_report(run.topology, run.store).passed
 
 
-def test_a_fold_that_appends_meanwhile_is_not_in_the_way(place, run, states):
-    place.add("numbers", id=[4])
-    run_spout(run, run.topology.components["numbers"])
-    run_bolt(run, run.topology.components["checked"])
-    opened = []
+def test_a_fold_that_appends_meanwhile_is_not_in_the_way(run_with_events, states):
+    run, opened = run_with_events, []
 
     def meanwhile(table):
         opened.append(table)
         if table == LEDGER and LEDGER not in opened[:-1]:
             fold(run)
 
-    busy = replace(run, store=BusyStore(run.store.uri, run.store.topology, meanwhile))
-    forget(busy, named(1), "asked to", "ada")
+    forget(busy(run, meanwhile), named(1), "asked to", "ada")
     assert opened.count(LEDGER) == 4  # to read, after the fold's commit, and twice for old live rows
     assert (4, 1, "acked") in states(run)
     assert audit_report(run.topology, run.store).passed
