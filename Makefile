@@ -25,8 +25,8 @@ check: setup ## Lint, format, types, and which room imports which
 test: setup ## Tests that hold every guarantee; with ARGS all that it names, for it goes to pytest
 	$(if $(ARGS),$(python) -m pytest --extended $(ARGS),@scripts/test.sh)
 
-test-all: classes ## All tests but for rare faults and variants, as before a change goes in
-	@scripts/test.sh --extended
+test-all: classes ## All tests but for rare faults and variants; THIRD=2 leaves out two thirds of what make test leaves out
+	@scripts/test.sh $(if $(THIRD),--third $(THIRD),--extended)
 
 test-faults: $(if $(ARGS),setup,classes) ## Every fault and variant, of which the others try a part; with ARGS the faults that it names
 	$(if $(ARGS),$(python) -m pytest tests/faults --extended --all-faults $(ARGS),@scripts/test.sh --extended --all-faults)

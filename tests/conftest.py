@@ -1,7 +1,8 @@
 """Fixtures that every tier may use, and what a run leaves out.
 
 All tests share one Spark server, which ends with the test run. Tests that are marked `extended` run with
-`--extended` only, those that are marked `thorough` with `--all-faults` only.
+`--extended` only, or with `--third` where they are in a file of that third; those that are marked `thorough`
+run with `--all-faults` only.
 """
 
 import os
@@ -19,12 +20,14 @@ from acker.runtime.settings import Settings
 from acker.testing.session import SHORT_LIVED
 from tests.kit.places import ODD, Place, make_empty_store, states
 from tests.kit.servers import remote_of, settings_of
+from tests.kit.tiers import THIRDS, runs_extended
 
 left_out = pytest.StashKey[dict[str, int]]()  # make target that runs them too -> how many tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--extended", action="store_true", help="also the tests marked extended")
+    parser.addoption("--third", choices=THIRDS, help="also the tests marked extended of a third of the files")
     parser.addoption("--all-faults", action="store_true", help="also the tests marked thorough")
     parser.addoption("--home", help="folder of a Spark server that runs already, to be used and left alone")
     parser.addoption(
@@ -41,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     thorough = set() if config.getoption("--all-faults") else marked(items, "thorough")
-    extended = set() if config.getoption("--extended") else marked(items, "extended") - thorough
+    extended = {item for item in marked(items, "extended") - thorough if not runs_extended(config, item.path)}
     config.stash[left_out] = {"test-all": len(extended), "test-faults": len(thorough)}
     left = thorough | extended
     config.hook.pytest_deselected(items=[item for item in items if item in left])

@@ -35,6 +35,7 @@ from tests.faults.plays import Kill, Play, Standing, end, judge, play_through, p
 from tests.faults.side_by_side import SideBySide
 from tests.faults.worker import session
 from tests.kit.broker import running_broker
+from tests.kit.tiers import runs_extended
 from tests.kit.waiting import wait_for
 
 KIND = "crash points"
@@ -138,7 +139,7 @@ def kit(
 ) -> Iterator[Kit]:
     with contextlib.ExitStack() as stack:
         servers = ""
-        if request.config.getoption("--extended"):  # as all scenarios on Kafka are
+        if runs_extended(request.config, request.path):  # as all scenarios on Kafka are
             broker = stack.enter_context(running_broker(tmp_path_factory.mktemp("broker")))
             broker.settle()
             servers = broker.servers
