@@ -90,6 +90,12 @@ def left_out(by_spout: "Mapping[str, Mapping[str, int]]") -> None:
         line(f"{spout} leaves out: {reasons(found)}")
 
 
+def changed(by_spout: "Mapping[str, object]") -> None:
+    """What the sources hold that is another than when it was read; nothing where there is none."""
+    for spout, found in by_spout.items():
+        line(f"{spout}: changed since it was read: {found}", "red")
+
+
 def audit(result: "Audit") -> None:
     """An audit: the counts, what is wrong, and the verdict last."""
     table = Table(box=box.SIMPLE_HEAD)
@@ -110,6 +116,9 @@ def audit(result: "Audit") -> None:
         if len(found) > _LISTED:
             line(f"  … and {len(found) - _LISTED:,} more; --json lists them")
     left_out(result.left_out)
+    changed(result.changed)
+    for spout, why in result.unknown.items():
+        line(f"{spout}: what is unread is unknown: {why}")
     line(f"verdict: {result.verdict}", "bold green" if result.passed else "bold red")
 
 
@@ -149,6 +158,8 @@ def status(result: dict[str, Any]) -> None:
         if spout in by_spout:
             line(f"{spout}: {_positions(by_spout[spout])}")
         line(f"{spout}: {_backlog(source)}")
+        if source["changed"]:
+            changed({spout: source["changed"]["says"]})
 
 
 def _backlog(source: dict[str, Any]) -> str:

@@ -48,6 +48,9 @@ class Audit:
     dead_letters: list[Finding] = field(default_factory=list)
     findings: dict[str, list[Finding]] = field(default_factory=dict)  # lost, unexpected, duplicated
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)  # spout -> why -> what is never read
+    # Neither fails an audit: what was acked remains right.
+    changed: dict[str, str] = field(default_factory=dict)  # spout -> what is another than when it was read
+    unknown: dict[str, str] = field(default_factory=dict)  # spout -> why its source could not be looked at
 
     @property
     def passed(self) -> bool:

@@ -11,7 +11,7 @@ from acker.core.store import Store
 from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
 from acker.operations.publish import former_streams
-from acker.reports.sources import left_out, source_backlogs
+from acker.reports.sources import changed, left_out, source_backlogs, unknown
 from acker.targets.base import Evidence, Target, published_fold
 from acker.targets.by_key import trimmed
 from acker.topology.topology import Topology
@@ -39,7 +39,9 @@ def audit_report(topology: Topology, store: Store) -> Audit:
             found[kind].extend(each)
         found["lost"].extend(missing_from(journal, name))
     judged = audit(journal, [spout.name for spout in topology.spouts], found, min(positions))
-    return replace(judged, left_out=left_out(source_backlogs(topology, journal)))
+    sources = source_backlogs(topology, journal)
+    differing = {spout: str(each) for spout, each in changed(sources).items()}
+    return replace(judged, left_out=left_out(sources), changed=differing, unknown=unknown(sources))
 
 
 def _evidence(topology: Topology, journal: Journal, name: str, target: Target) -> Evidence | None:

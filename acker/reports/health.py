@@ -79,6 +79,7 @@ def health_warnings(topology: Topology, store: Store, limits: Limits, now: datet
     """
     journal = Journal(store, topology.roles)
     looks: list[Callable[[_Look], Iterator[str]]] = [_full_disks, _late_sources, _stalled_spouts]
+    looks += [_changed_sources]
     if journal.open(EVENTS) is not None and journal.open(LEDGER) is not None:  # else nothing has run yet
         looks += [_held, _late_batches, _late_folds, _given_up, _late_messages, _late_publishes]
         looks += [_backlog, _growing_backlog, _full_spouts]
@@ -226,6 +227,14 @@ def _late_sources(look: _Look) -> Iterator[str]:
                 f"{source.spout} has {amounts(source.unread)} unread, the oldest of {_time(source.oldest)}, "
                 f"longer than the {_minutes(late)} of PIPELINE_SOURCE_LATE_MINUTES: look at the DAG "
                 f"{look.topology.name}.run."
+            )
+
+
+def _changed_sources(look: _Look) -> Iterator[str]:
+    for source in look.sources:
+        if source.changed is not None:
+            yield (
+                f"{source.spout} has what changed since it was read, and is not read again: {source.changed}."
             )
 
 

@@ -1,14 +1,16 @@
 """What the sources hold beyond what their spouts have planned, looked at without Spark."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 
 from acker.components.spout import SpoutComponent, history
 from acker.core.errors import AckerError
 from acker.journal.journal import Journal
-from acker.spouts import HasBacklog
+from acker.spouts import Changed, HasBacklog
 from acker.topology.topology import Topology
+
+_NO_METHOD = "the spout has no method `backlog`"
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class SourceBacklog:
     left_out: Mapping[str, int] = field(default_factory=dict)
     unknown: str | None = None
     ends: Mapping[str, int] = field(default_factory=dict)
+    changed: Changed | None = None
 
 
 def amounts(unread: Mapping[str, int]) -> str:
@@ -48,6 +51,16 @@ def left_out(sources: Sequence[SourceBacklog]) -> dict[str, dict[str, int]]:
     return {source.spout: dict(source.left_out) for source in sources if source.left_out}
 
 
+def changed(sources: Sequence[SourceBacklog]) -> dict[str, Changed]:
+    """Spouts whose sources hold what is another than when it was read: how much of it, with examples."""
+    return {source.spout: source.changed for source in sources if source.changed is not None}
+
+
+def unknown(sources: Sequence[SourceBacklog]) -> dict[str, str]:
+    """Spouts whose sources could not be looked at, although they can be: why."""
+    return {source.spout: source.unknown for source in sources if source.unknown not in (None, _NO_METHOD)}
+
+
 def source_backlogs(topology: Topology, journal: Journal) -> list[SourceBacklog]:
     """The backlog of each spout, in the topology's order."""
     return [_backlog(spout, journal) for spout in topology.spouts]
@@ -55,7 +68,7 @@ def source_backlogs(topology: Topology, journal: Journal) -> list[SourceBacklog]
 
 def _backlog(spout: SpoutComponent, journal: Journal) -> SourceBacklog:
     if not isinstance(spout.source, HasBacklog):
-        return SourceBacklog(spout.name, None, unknown="the spout has no method `backlog`")
+        return SourceBacklog(spout.name, None, unknown=_NO_METHOD)
     try:
         found = spout.source.backlog(history(journal, spout.name))
     except AckerError as error:
@@ -64,4 +77,4 @@ def _backlog(spout: SpoutComponent, journal: Journal) -> SourceBacklog:
         return SourceBacklog(spout.name, None, unknown=f"{type(error).__name__}: {error}")
     if found is None:
         return SourceBacklog(spout.name, None, unknown="the spout cannot tell")
-    return SourceBacklog(spout.name, found.unread, found.oldest, found.left_out, ends=found.ends)
+    return SourceBacklog(spout.name, **{each.name: getattr(found, each.name) for each in fields(found)})

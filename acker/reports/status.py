@@ -16,7 +16,7 @@ from acker.core.store import Store
 from acker.journal.journal import Journal
 from acker.operations.cycle import in_flight
 from acker.operations.offsets import partition_offsets
-from acker.reports.sources import source_backlogs
+from acker.reports.sources import SourceBacklog, source_backlogs
 from acker.targets.base import published_fold
 from acker.topology.topology import Publication, Topology
 
@@ -44,8 +44,15 @@ def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, 
         "positions": [
             {**asdict(each), "end": ends[each.spout].get(each.source_partition)} for each in offsets.result()
         ],
-        "sources": [{k: v for k, v in asdict(each).items() if k != "ends"} for each in sources],
+        "sources": [_source_status(each) for each in sources],
     }
+
+
+def _source_status(source: SourceBacklog) -> dict[str, Any]:
+    found = {name: value for name, value in asdict(source).items() if name != "ends"}
+    if source.changed is not None:
+        found["changed"] |= {"says": str(source.changed)}
+    return found
 
 
 def _publication_status(journal: Journal, publication: Publication) -> dict[str, Any]:

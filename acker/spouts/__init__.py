@@ -2,6 +2,7 @@
 
 from acker.spouts.base import (
     Backlog,
+    Changed,
     Committing,
     HasBacklog,
     History,
@@ -15,6 +16,7 @@ from acker.spouts.files import FileSpout
 
 __all__ = [
     "Backlog",
+    "Changed",
     "Committing",
     "DeltaSpout",
     "FileSpout",

@@ -24,6 +24,25 @@ class History:
 
 
 @dataclass(frozen=True)
+class Changed:
+    """Parts of a source that are others than when they were read; what they hold now is never read.
+
+    Args:
+        count: how many.
+        such_as: names of some.
+        unit: what they are.
+    """
+
+    count: int
+    such_as: tuple[str, ...]
+    unit: str = "files"
+
+    def __str__(self) -> str:
+        unit = self.unit.removesuffix("s") if self.count == 1 else self.unit
+        return f"{self.count:,} {unit}, such as {', '.join(self.such_as)}"
+
+
+@dataclass(frozen=True)
 class Backlog:
     """What a source holds beyond what its spout has planned.
 
@@ -34,12 +53,14 @@ class Backlog:
         left_out: what the spout will never read: why -> how much of it, in the first unit that the source
             is counted in.
         ends: partition -> one past the last position that is there, of a source that can tell.
+        changed: what is another than when it was read; None where nothing is, or nobody can tell.
     """
 
     unread: Mapping[str, int]
     oldest: datetime | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
+    changed: Changed | None = None
 
 
 class Spout(Protocol):

@@ -19,6 +19,7 @@ from acker.spouts.base import Backlog, History, Range, check_reserved
 from acker.spouts.delta_few import rows_by_id, rows_by_key
 from acker.spouts.delta_gone import as_planned, counted, lost_rows
 from acker.spouts.delta_log import highest_row_id, oldest_commit
+from acker.spouts.delta_same import check_same, signs_of
 
 PARTITION = "0"  # a Delta table has one
 _OFFSET = "_source_offset"
@@ -60,7 +61,7 @@ class DeltaSpout:
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range is (after, upto] of positions; the source's version spares a second look."""
-        table = self._table()
+        table = self._same_table(history.newest)
         if history.newest is None and table.version() < self.start_version:
             return None
         last = history.newest or self._beginning()
@@ -83,11 +84,12 @@ class DeltaSpout:
         if unread.end is None:
             return None
         planned = {"after": after, "upto": unread.upto, "end": unread.end, "version": table.version()}
+        planned |= signs_of(table)
         return planned | ({} if unread.rows is None else {"rows": unread.rows, "first": unread.first})
 
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
         """See `Spout`."""
-        newest, where = self._table(), _between(planned["after"], planned["upto"])
+        newest, where = self._same_table(planned), _between(planned["after"], planned["upto"])
         # At the version that was planned, so that a row deleted since does not vanish without a trace.
         table = as_planned(newest, planned["version"], self._of_key(where) if _is_plain(newest) else None)
         rows = self._rows(spark, table or newest, where)
@@ -106,6 +108,7 @@ class DeltaSpout:
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """See `Spout`."""
+        self._same_table(history.newest)
         offsets = positions["source_offset"]
         wanted = spark.createDataFrame(pa.table({"_source_offset": offsets}))
         low, high = pc.min(offsets).as_py(), pc.max(offsets).as_py()
@@ -114,7 +117,7 @@ class DeltaSpout:
 
     def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
         """See `ReadsFew`."""
-        table, wanted = self._table(), positions["source_offset"].combine_chunks()
+        table, wanted = self._same_table(history.newest), positions["source_offset"].combine_chunks()
         if not _is_plain(table):
             return None
         check_reserved(absolute(self.path), (field.name for field in table.schema().fields))
@@ -131,7 +134,7 @@ class DeltaSpout:
 
     def backlog(self, history: History) -> Backlog | None:
         """See `HasBacklog`. With a key it counts rows; row ids only tell how many positions there may be."""
-        table, left_out = self._table(), self._left_out(history)
+        table, left_out = self._same_table(history.newest), self._left_out(history)
         if history.newest is None and table.version() < self.start_version:
             return Backlog({}, left_out=left_out)
         last = history.newest or self._beginning()
@@ -219,6 +222,12 @@ class DeltaSpout:
         table = open_table(path, version)
         if table is None:
             raise SourceError(f"There is no Delta table at {path}.", table=path)
+        return table
+
+    def _same_table(self, planned: Range | None) -> DeltaTable:
+        """The table at its newest version, if it is the one still of which a range was planned."""
+        table = self._table()
+        check_same(table, planned, by_key=self.key is not None)
         return table
 
     def _rows(self, spark: SparkSession, table: DeltaTable | None = None, where: str = "true") -> DataFrame:

@@ -1,8 +1,8 @@
 """A folder of files as a spout: text, JSON lines, CSV or Parquet. Position = file and line or row."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.core.paths import absolute
-from acker.spouts.base import Backlog, History, Range
+from acker.spouts.base import Backlog, Changed, History, Range
 from acker.spouts.few import LINES, lines_of
 from acker.spouts.globs import first_match, matches
 from acker.spouts.lines import csv_rows, json_rows, split, text_rows
@@ -22,6 +22,8 @@ from acker.spouts.listing import IGNORED, Listing, SourceFile, list_folder, look
 from acker.spouts.reading import read_files
 
 LARGEST_TEXT_BYTES = 1 << 30  # a text file is read whole by one task, so that its lines can be counted
+
+_EXAMPLES = 3  # names of files that a sentence has
 
 _LINES_OF_TEXT = pa.schema(
     {"_source_partition": pa.string(), "_source_offset": pa.int64(), "value": pa.string()}
@@ -169,15 +171,15 @@ class FileSpout:
 
     def _held(self, positions: pa.Table, history: History) -> dict[str, SourceFile]:
         """The files of some positions that are as they were when they were planned, by their paths."""
-        marks = {file["path"]: file["mark"] for planned in history.every() for file in planned["files"]}
+        marks = _marks(history)
         paths = sorted(set(positions["source_partition"].to_pylist()))
         found = look_at(self.folder, paths)
         return {path: found[path] for path in paths if _is_unchanged(found, path, marks.get(path))}
 
     def backlog(self, history: History) -> Backlog:
         """See `HasBacklog`. Of files that were begun it knows the rows, of others the bytes."""
-        found = list_folder(self.folder)
-        fresh, left_out = self._parted(found, history)
+        found, marks = list_folder(self.folder), _marks(history)
+        fresh, left_out = self._parted(found, marks)
         begun = [file for file in (history.newest or {"files": []})["files"] if file["upto"] < file["end"]]
         unread = {
             "files": len(fresh) + len(begun),
@@ -186,15 +188,21 @@ class FileSpout:
         }
         there = [found.files[file["path"]] for file in begun if file["path"] in found.files]
         oldest = min((file.changed_at for file in (*fresh.values(), *there)), default=None)
-        return Backlog({unit: count for unit, count in unread.items() if count}, oldest, dict(left_out))
+        unread = {unit: count for unit, count in unread.items() if count}
+        return Backlog(unread, oldest, dict(left_out), changed=self._changed(found, marks))
 
-    def _parted(self, found: Listing, history: History) -> tuple[dict[str, SourceFile], Counter[str]]:
+    def _changed(self, found: Listing, marks: Mapping[str, str]) -> Changed | None:
+        """The files that are others than when they were read, and that the spout would read if it could."""
+        differing = replace(found, files=found.differing(marks), nameless=0)
+        changed, _ = differing.parted(self.glob, self.ignore, self.start)
+        return Changed(len(changed), tuple(sorted(changed)[:_EXAMPLES])) if changed else None
+
+    def _parted(self, found: Listing, known: Container[str]) -> tuple[dict[str, SourceFile], Counter[str]]:
         """The files that no range has named yet: those that are to be read, and why others are left out."""
-        known = {file["path"] for planned in history.every() for file in planned["files"]}
         return found.without(known).parted(self.glob, self.ignore, self.start)
 
     def _unread(self, history: History) -> dict[str, SourceFile]:
-        taken, _ = self._parted(list_folder(self.folder), history)
+        taken, _ = self._parted(list_folder(self.folder), _marks(history))
         large = [path for path, file in taken.items() if file.bytes > LARGEST_TEXT_BYTES]
         if large and self.format != "parquet":
             raise SourceError(
@@ -233,6 +241,11 @@ class FileSpout:
 
     def _of_lines(self, lines: DataFrame) -> DataFrame:
         return text_rows(lines) if self.schema is None else json_rows(lines, self.schema)
+
+
+def _marks(history: History) -> dict[str, str]:
+    """The files that a spout has planned, each with its mark as it was then."""
+    return {file["path"]: file["mark"] for planned in history.every() for file in planned["files"]}
 
 
 def _is_unchanged(found: Mapping[str, SourceFile], path: str, mark: str | None) -> bool:

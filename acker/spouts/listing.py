@@ -63,14 +63,22 @@ class Listing:
     Args:
         files: by their path relative to the folder, with `/` between names, in the order of these.
         nameless: how many have a name that is no text.
+        empty: the paths of the empty ones.
     """
 
     files: Mapping[str, SourceFile]
     nameless: int = 0
+    empty: frozenset[str] = frozenset()
 
     def without(self, paths: Container[str]) -> "Listing":
         """The listing of the other files."""
         return replace(self, files={path: file for path, file in self.files.items() if path not in paths})
+
+    def differing(self, marks: Mapping[str, str]) -> dict[str, SourceFile]:
+        """The files that have another mark now, by their path; one that is not there is none of them."""
+        nothing = SourceFile(0, 0)
+        now = {path: nothing if path in self.empty else self.files.get(path) for path in marks}
+        return {path: file for path, file in now.items() if file is not None and file.mark != marks[path]}
 
     def parted(
         self, glob: str, ignore: tuple[str, ...], start: str = ""
@@ -110,17 +118,21 @@ def list_folder(folder: str) -> Listing:
     """
     root, found = _look(folder, lambda root: fs.FileSelector(root, recursive=True))
     files: dict[str, SourceFile] = {}
+    empty = set()
     nameless = 0
     for each in found:
-        if not each.size:  # a folder has none
+        if each.size is None:  # a folder
             continue
         try:
             path = each.path.removeprefix(root).lstrip("/")
         except UnicodeDecodeError:
             nameless += 1
             continue
-        files[path] = _source_file(each)
-    return Listing({path: files[path] for path in sorted(files)}, nameless)
+        if each.size:
+            files[path] = _source_file(each)
+        else:
+            empty.add(path)
+    return Listing({path: files[path] for path in sorted(files)}, nameless, frozenset(empty))
 
 
 def look_at(folder: str, paths: Sequence[str]) -> dict[str, SourceFile]:

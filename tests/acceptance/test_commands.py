@@ -196,6 +196,8 @@ def test_the_audit_prints_every_count_and_the_dead_letters(answers, shell):
             "dead_letters": [{"message": "numbers:0:-4", "why": "attempt 2 in squared: below 0"}],
             "findings": EMPTY,
             "left_out": {},
+            "changed": {},
+            "unknown": {},
             "verdict": "pass",
         },
     )

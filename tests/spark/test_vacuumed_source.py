@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import fs
 
-from acker.core.errors import StoreError
+from acker.core.errors import SourceError
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
 from acker.runtime.sessions import owned_session
@@ -203,7 +203,7 @@ def test_a_deletion_vector_that_was_vacuumed_is_not_needed(source):
 
 def test_a_table_that_is_behind_what_was_planned_is_still_an_error(place, spark):
     path = place.add("source", id=[1])
-    with pytest.raises(StoreError, match=r"source cannot be read"):
+    with pytest.raises(SourceError, match=r"source is at version 0, and version 3 was read: it was put back"):
         DeltaSpout(path, key="id").read_range(
             spark, {"after": None, "upto": 1, "end": 1, "version": 3, "rows": 1, "first": 1}
         )

@@ -13,12 +13,14 @@ from acker.airflow import tasks
 from acker.cli import rendering as render
 from acker.core.errors import SourceError
 from acker.core.store import Store
+from acker.journal.batch import Batch
+from acker.journal.inputs import SourceRange
 from acker.journal.journal import Journal
 from acker.operations.fold import fold
 from acker.reports.audit import audit_report
 from acker.reports.sources import SourceBacklog, amounts, left_out, never_read, source_backlogs
 from acker.reports.status import status_report
-from acker.spouts import Backlog, DeltaSpout, FileSpout, History
+from acker.spouts import Backlog, Changed, DeltaSpout, FileSpout, History
 from acker.spouts.delta_log import highest_row_id, oldest_commit
 from acker.topology.topology import Topology
 from tests.unit.fuzzed import shop
@@ -41,8 +43,17 @@ def write(folder, **files):
 
 
 def planned(*files):
-    """A range of files, each (path, upto, end)."""
-    return {"files": [{"path": p, "mark": "", "after": 0, "upto": u, "end": e} for p, u, e in files]}
+    """A range of files as `write` writes them, each (path, upto, end, bytes, second)."""
+    return {
+        "files": [
+            {"path": p, "mark": mark(size, second), "after": 0, "upto": u, "end": e}
+            for p, u, e, size, second in files
+        ]
+    }
+
+
+def mark(size, second):
+    return f"{size}:{int(LONG_AGO.timestamp() + second) * 1000}"
 
 
 def test_files_that_no_range_names_are_unread(tmp_path):
@@ -52,19 +63,19 @@ def test_files_that_no_range_names_are_unread(tmp_path):
 
 def test_of_a_file_that_is_begun_the_rows_are_known(tmp_path):
     spout = write(tmp_path / "in", a="1\n2\n3\n", b="22\n")
-    found = spout.backlog(after(planned(("a", 1, 3))))
+    found = spout.backlog(after(planned(("a", 1, 3, 6, 0))))
     assert found == Backlog({"files": 2, "rows": 2, "bytes": 3}, LONG_AGO)
 
 
 def test_a_file_that_is_begun_and_gone_is_unread_of_no_known_age(tmp_path):
     spout = write(tmp_path / "in")
-    assert spout.backlog(after(planned(("a", 1, 3)))) == Backlog({"files": 1, "rows": 2})
+    assert spout.backlog(after(planned(("a", 1, 3, 6, 0)))) == Backlog({"files": 1, "rows": 2})
 
 
 def test_a_file_that_was_planned_once_is_neither_unread_nor_left_out(tmp_path):
     spout = write(tmp_path / "in", a="1\n", b_tmp="x\n")
     (tmp_path / "in" / "b_tmp").rename(tmp_path / "in" / "b.tmp")
-    history = after(planned(("b.tmp", 1, 1)), planned(("a", 1, 1)))
+    history = after(planned(("b.tmp", 1, 1, 2, 1)), planned(("a", 1, 1, 2, 0)))
     assert spout.backlog(history) == Backlog({})
 
 
@@ -72,9 +83,35 @@ def test_files_that_sort_before_the_start_are_left_out_but_for_those_that_were_p
     write(tmp_path / "in", a="1\n", b="1\n", c="1\n", d="1\n")
     spout = FileSpout(str(tmp_path / "in"), start="c")
     assert spout.backlog(after()).left_out == {"before c": 2}
-    assert list(spout._unread(after(planned(("a", 1, 1))))) == ["c", "d"]
-    assert spout.backlog(after(planned(("a", 1, 2)))).unread == {"files": 3, "rows": 1, "bytes": 4}
-    assert spout.backlog(after(planned(("a", 1, 2)))).left_out == {"before c": 1}
+    assert list(spout._unread(after(planned(("a", 1, 1, 2, 0))))) == ["c", "d"]
+    assert spout.backlog(after(planned(("a", 1, 2, 2, 0)))).unread == {"files": 3, "rows": 1, "bytes": 4}
+    assert spout.backlog(after(planned(("a", 1, 2, 2, 0)))).left_out == {"before c": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: file.write_text("1\n2\n"),
+        lambda file: file.write_text("2\n"),
+        lambda file: file.write_text(""),
+        lambda file: os.utime(file, (5, 5)),
+    ],
+    ids=["appended", "overwritten", "emptied", "touched"],
+)
+def test_a_file_that_changed_since_it_was_read_is_told_and_one_that_vanished_is_not(tmp_path, change):
+    spout = write(tmp_path / "in", a="1\n", b="1\n", c="1\n")
+    read = after(planned(("a", 1, 1, 2, 0), ("b", 1, 1, 2, 1)), planned(("c", 1, 1, 2, 2)))
+    assert spout.backlog(read) == Backlog({})
+    change(tmp_path / "in" / "b")
+    (tmp_path / "in" / "c").unlink()
+    assert spout.backlog(read) == Backlog({}, changed=Changed(1, ("b",)))
+    assert FileSpout(spout.folder, ignore=("b",)).backlog(read).changed is None
+
+
+def test_of_many_files_that_changed_the_number_and_the_first_names_are_told(tmp_path):
+    spout = write(tmp_path / "in", **{f"n{n}": "1\n" for n in range(5)})
+    found = spout.backlog(after(planned(*((f"n{n}", 1, 1, 99, n) for n in range(5))))).changed
+    assert str(found) == "5 files, such as n0, n1, n2"
 
 
 def test_the_start_is_a_path_with_its_folders(tmp_path):
@@ -270,6 +307,7 @@ def test_status_tells_what_is_unread_and_left_out(run, capsys):
             "unread": {"files": 1, "bytes": 3},
             "oldest": LONG_AGO,
             "left_out": {"not named *[/b].json": 1},
+            "changed": None,
             "unknown": None,
         }
     ]
@@ -284,6 +322,36 @@ def test_an_audit_tells_what_is_never_read(run, capsys):
     assert found.left_out == {"orders": {"not named *[/b].json": 1}}
     render.audit(found)
     assert "orders leaves out: 1 not named *[/b].json\nverdict: " in capsys.readouterr().out
+
+
+def test_status_audit_and_monitor_tell_which_files_changed_and_the_audit_passes(
+    run, tmp_path, capsys, monkeypatch
+):
+    write(tmp_path / "orders", **{"b.json": "{}\n{}\n"})
+    read = SourceRange(planned(("b.json", 1, 1, 3, 0)))
+    Journal(run.store).append(Batch("orders", 2, "next", read, ("items",), run.clock(), "run"))
+    said = "changed since it was read: 1 file, such as b.json"
+    render.status(status_report(run.topology, run.store, run.clock()))
+    assert f"orders: {said}" in capsys.readouterr().out
+    found = audit_report(run.topology, run.store)
+    render.audit(found)
+    assert (found.changed, found.verdict) == ({"orders": "1 file, such as b.json"}, "pass")
+    assert f"orders: {said}\nverdict: " in capsys.readouterr().out
+    for limit in ("ACKER_LATE_MINUTES", "BATCH_LATE_MINUTES", "MESSAGE_LATE_MINUTES", "DEAD_LETTERS_ALLOWED"):
+        monkeypatch.setenv(f"PIPELINE_{limit}", "99999999")
+    monkeypatch.setenv("PIPELINE_DISK_FREE_PERCENT", "0")
+    assert tasks.health_warnings("shop") == [
+        "orders has what changed since it was read, and is not read again: 1 file, such as b.json. See "
+        "docs/how-to/alerts.md#changed-sources."
+    ]
+
+
+def test_an_audit_tells_of_a_source_that_it_cannot_look_at(run, tmp_path, capsys):
+    (tmp_path / "orders").rename(tmp_path / "away")
+    found = audit_report(run.topology, run.store)
+    render.audit(found)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith("orders cannot be read: it is not there. verdict: pass")
 
 
 def test_what_is_unread_for_long_is_a_complaint_where_an_age_is_set(run, monkeypatch):
