@@ -1,10 +1,11 @@
 """Spouts at work: a batch's messages from the source, each with the root of its attempt."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import polars as pl
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -26,6 +27,7 @@ from acker.journal.replays import messages_of, positions_of
 from acker.spark.columns import root_id
 from acker.spark.streams import user_columns
 from acker.spouts import History, ReadsFew, Spout
+from acker.spouts.base import PassesOver
 from acker.spouts.few import MOST_MESSAGES
 
 GONE = "the source no longer holds this message"
@@ -56,14 +58,35 @@ class SpoutComponent(Component):
         return self.reliable is not True
 
     def write(self, work: Work) -> None:
-        """See `Component`. Without Spark where a few messages are emitted again that can be read without."""
+        """See `Component`. Without Spark where a few messages are emitted again that can be read without.
+
+        Where the batch raises, what cannot be read of the source is passed over.
+        """
         table = work.journal.open(stream(self.name))
         with telling_who("Spout", self.name):
             rows = None if table is None else self._few_rows(work, pa.schema(table.schema().to_arrow()))
-        if table is None or rows is None:
-            super().write(work)
-        else:
+        if table is not None and rows is not None:
             commit_rows(table, rows, self.name, work.batch.number)
+            return
+        try:
+            super().write(work)
+        except PySparkException:
+            readable = self._without_unreadable(work)
+            if readable is None:
+                raise
+            super(SpoutComponent, readable).write(work)
+
+    def _without_unreadable(self, work: Work) -> "SpoutComponent | None":
+        """The spout without what of a batch cannot be read of its source; None where all can."""
+        if not isinstance(self.source, PassesOver):
+            return None
+        planned = work.batch.input
+        if isinstance(planned, SourceRange):
+            partitions = list(self.source.ends(planned.described))
+        else:
+            partitions = messages_of(work.journal.store, work.batch)["source_partition"].unique().to_list()
+        source = self.source.passing_over(partitions)
+        return None if source is None else replace(self, source=source)
 
     def rows(self, work: Work, bad: BadRows) -> DataFrame:
         """See `Component`."""

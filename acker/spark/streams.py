@@ -107,6 +107,15 @@ def _column(component: str, field: StructField, there: StructField | None) -> Co
     return F.col(sql_name(field.name)).cast(_ddl(component, kind)).alias(name, metadata={})
 
 
+def can_hold(field: StructField) -> bool:
+    """Whether a stream can have a column of this name and type."""
+    try:
+        _ddl("", field.dataType)
+    except BoltError:
+        return False
+    return not _NOT_IN_A_NAME.intersection(field.name)
+
+
 def _fits(kind: DataType, there: DataType) -> bool:
     """Whether values lie beside those of a type as they are; of a struct some fields may be missing."""
     if isinstance(kind, StructType) and isinstance(there, StructType):

@@ -1,7 +1,7 @@
 """What every spout offers."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -132,6 +132,17 @@ class Committing(Protocol):
 
         Raises:
             SourceError: it cannot; the fold stands all the same.
+        """
+
+
+@runtime_checkable
+class PassesOver(Protocol):
+    """A source of which parts may turn out to be unreadable only when their messages are read."""
+
+    def passing_over(self, partitions: Collection[str]) -> "Spout | None":
+        """The same source without those of some partitions that cannot be read; None where all of them can.
+
+        Their messages are `lost` in `read_range`, with the reason, and missing in `read_positions`.
         """
 
 

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from pyarrow import ArrowException
 
 from acker.core.paths import absolute
-from acker.spouts.listing import SourceFile, open_folder
+from acker.spouts.listing import open_folder
+from acker.spouts.packing import way_of_name
+from acker.spouts.walking import SourceFile
 
 MOST_MESSAGES = 10_000
 MOST_FILES = 200
@@ -18,7 +20,6 @@ MOST_LINE_BYTES = 32 << 20  # of the messages together, which go to Spark in one
 
 LINES = "_source_partition string, _source_offset bigint, value binary"
 
-_PACKED = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst")  # what Spark unpacks by its name
 _BLOCK = 1 << 20
 _LINE_FEED = 10
 
@@ -38,7 +39,7 @@ def lines_of(folder: str, files: Mapping[str, SourceFile], positions: pa.Table) 
         be read from here.
     """
     size = sum(file.bytes for file in files.values())
-    if positions.num_rows > MOST_MESSAGES or size > MOST_BYTES or any(p.endswith(_PACKED) for p in files):
+    if positions.num_rows > MOST_MESSAGES or size > MOST_BYTES or any(map(way_of_name, files)):
         return None
     wanted = pl.DataFrame(positions).sort("source_partition", "source_offset")
     found: list[tuple[str, int, bytes]] = []

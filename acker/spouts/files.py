@@ -1,8 +1,9 @@
 """A folder of files as a spout: text, JSON lines, CSV or Parquet. Position = file and line or row."""
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -15,13 +16,16 @@ from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.core.paths import absolute
 from acker.spouts.base import Backlog, Changed, History, Range
+from acker.spouts.columns import parquet_rows, undecodable
 from acker.spouts.few import LINES, lines_of
 from acker.spouts.globs import first_match, matches
 from acker.spouts.lines import csv_rows, json_rows, split, text_rows
-from acker.spouts.listing import IGNORED, Listing, SourceFile, list_folder, look_at
+from acker.spouts.listing import IGNORED, Listing, list_folder, look_at, told
+from acker.spouts.planning import Entry, parquet_entries, text_entries
 from acker.spouts.reading import read_files
+from acker.spouts.walking import SourceFile
 
-LARGEST_TEXT_BYTES = 1 << 30  # a text file is read whole by one task, so that its lines can be counted
+_AT_ONCE = 1_000  # new files that are looked into together
 
 _EXAMPLES = 3  # names of files that a sentence has
 
@@ -64,6 +68,7 @@ class FileSpout:
     start: str = ""
     header: bool = True
     delimiter: str = ","
+    _broken: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)  # path -> why
 
     def __post_init__(self) -> None:
         if self.format not in ("text", "json", "csv", "parquet"):
@@ -85,9 +90,8 @@ class FileSpout:
     def message_schema(self, spark: SparkSession) -> StructType:
         """See `Spout`. Of Parquet files the columns of those that are there, none before the first."""
         if self.format == "parquet":
-            paths = list(list_folder(self.folder).parted(self.glob, self.ignore, self.start)[0])
-            rows = self._rows(spark, paths)
-            return rows.drop("_source_partition", "_source_offset").schema
+            taken, _ = list_folder(self.folder, self.ignore).parted(self.glob, self.ignore, self.start)
+            return parquet_entries(spark, self.folder, dict(islice(taken.items(), _AT_ONCE)), None)[1]
         return spark.createDataFrame([], self.schema or "value string").schema
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
@@ -100,44 +104,58 @@ class FileSpout:
                 upto = min(last["end"], last["upto"] + room)
                 files.append({**last, "after": last["upto"], "upto": upto})
                 if upto < last["end"]:
-                    return {"files": files}
+                    return self._range(files, self._columns(spark, history))
                 room -= upto - last["upto"]
         fresh = list(self._unread(history).items())
-        # Counted in slices, so that a huge folder is not counted whole before its first batch.
-        for start in range(0, len(fresh), 1_000):
-            counts = self._count(spark, [path for path, _ in fresh[start : start + 1_000]])
-            for path, file in fresh[start : start + 1_000]:
-                end = counts.get(path, 0)
-                if room <= 0 and end > 0:
-                    return {"files": files}
-                upto = min(end, room)
-                files.append({"path": path, "mark": file.mark, "after": 0, "upto": upto, "end": end})
+        columns = self._columns(spark, history)
+        # Looked into in slices, so that a huge folder is not counted whole before its first batch.
+        for start in range(0, len(fresh), _AT_ONCE):
+            some = dict(fresh[start : start + _AT_ONCE])
+            if self.format == "parquet":
+                found, columns = parquet_entries(spark, self.folder, some, columns)
+            else:
+                found = text_entries(spark, self.folder, some)
+            for path, entry in found.items():
+                if room <= 0 and entry["end"] > 0:
+                    return self._range(files, columns)
+                upto = min(entry["end"], room)
+                files.append({"path": path, "mark": some[path].mark, "after": 0, "upto": upto, **entry})
                 room -= upto
-                if upto < end:
-                    return {"files": files}
-        return {"files": files} if files else None
+                if upto < entry["end"]:
+                    return self._range(files, columns)
+        return self._range(files, columns) if files else None
+
+    def _range(self, files: list[dict[str, Any]], columns: StructType | None) -> Range:
+        return {"files": files} | ({} if columns is None else {"columns": columns.jsonValue()})
 
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
         """See `Spout`."""
         files = [file for file in planned["files"] if file["upto"] > file["after"]]
         found = look_at(self.folder, [file["path"] for file in files])
+        found = {path: file for path, file in found.items() if path not in self._broken}
         held = [file for file in files if _is_unchanged(found, file["path"], file["mark"])]
         gone = [file for file in files if not _is_unchanged(found, file["path"], file["mark"])]
-        rows = self._rows(spark, [file["path"] for file in held])
-        ranges = _ranges(spark, held)
+        rows = self._rows(spark, {file["path"]: file for file in held}, planned.get("columns"))
+        ranges = _ranges(spark, held, {}).drop("_why")
         rows = rows.join(F.broadcast(ranges), "_source_partition").where(
             (F.col("_source_offset") > F.col("_after")) & (F.col("_source_offset") <= F.col("_upto"))
         )
         rows = rows.drop("_after", "_upto")
         if not gone:
             return rows
-        lost = _ranges(spark, gone).select(
+        lost = _ranges(spark, gone, self._broken).select(
             "_source_partition",
             F.explode(F.sequence(F.col("_after") + 1, F.col("_upto"))).alias("_source_offset"),
             F.lit(Kind.LOST.value).alias("_kind"),
-            F.concat(F.lit("file changed or vanished: "), F.col("_source_partition")).alias("_error"),
+            F.concat(F.col("_why"), F.lit(": "), F.col("_source_partition")).alias("_error"),
         )
         return rows.unionByName(lost, allowMissingColumns=True)
+
+    def passing_over(self, partitions: Collection[str]) -> "FileSpout | None":
+        """See `PassesOver`. Of Parquet files, of which a plan has read no more than their footers."""
+        paths = [path for path in partitions if path not in self._broken]
+        found = undecodable(self.folder, paths) if self.format == "parquet" else {}
+        return replace(self, _broken={**self._broken, **found}) if found else None
 
     def ends(self, planned: Range) -> dict[str, int]:
         """See `Spout`."""
@@ -146,21 +164,24 @@ class FileSpout:
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """See `Spout`."""
-        held = self._held(positions, history)
-        few = lines_of(self.folder, held, positions) if self.format in ("text", "json") else None
+        entries = _entries(history)
+        held = self._held(positions, entries)
+        few = lines_of(self.folder, held, positions) if self._is_plain(held, entries) else None
         if few is not None:
             lines = spark.createDataFrame(few, LINES)
             return self._of_lines(lines.withColumn("value", F.col("value").cast("string")))
         names = {"source_partition": "_source_partition", "source_offset": "_source_offset"}
         wanted = spark.createDataFrame(positions.rename_columns(names))
-        rows = self._rows(spark, list(held))
+        columns = self._columns(spark, history)
+        rows = self._rows(spark, {path: entries[path] for path in held}, columns and columns.jsonValue())
         return rows.join(F.broadcast(wanted), ["_source_partition", "_source_offset"], "left_semi")
 
     def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
         """See `ReadsFew`. Lines of text that are UTF-8."""
-        lines = None
-        if self.format == "text":
-            lines = lines_of(self.folder, self._held(positions, history), positions)
+        entries, lines = _entries(history), None
+        held = self._held(positions, entries)
+        if self.format == "text" and self._is_plain(held, entries):
+            lines = lines_of(self.folder, held, positions)
         if lines is None:
             return None
         try:
@@ -169,17 +190,21 @@ class FileSpout:
             return None
         return found.set_column(2, "value", pc.replace_substring_regex(found["value"], "\r\\z", ""))
 
-    def _held(self, positions: pa.Table, history: History) -> dict[str, SourceFile]:
+    def _held(self, positions: pa.Table, entries: Mapping[str, Entry]) -> dict[str, SourceFile]:
         """The files of some positions that are as they were when they were planned, by their paths."""
-        marks = _marks(history)
-        paths = sorted(set(positions["source_partition"].to_pylist()))
+        asked = set(positions["source_partition"].to_pylist()) & entries.keys() - self._broken.keys()
+        paths = sorted(path for path in asked if "why" not in entries[path])
         found = look_at(self.folder, paths)
-        return {path: found[path] for path in paths if _is_unchanged(found, path, marks.get(path))}
+        return {path: found[path] for path in paths if _is_unchanged(found, path, entries[path]["mark"])}
+
+    def _is_plain(self, held: Mapping[str, SourceFile], entries: Mapping[str, Entry]) -> bool:
+        """Whether some files are lines, one a message, and are not packed unknown to their names."""
+        return self.format in ("text", "json") and not any("packed" in entries[path] for path in held)
 
     def backlog(self, history: History) -> Backlog:
         """See `HasBacklog`. Of files that were begun it knows the rows, of others the bytes."""
-        found, marks = list_folder(self.folder), _marks(history)
-        fresh, left_out = self._parted(found, marks)
+        found, entries = list_folder(self.folder, self.ignore), _entries(history)
+        fresh, left_out = self._parted(found, entries)
         begun = [file for file in (history.newest or {"files": []})["files"] if file["upto"] < file["end"]]
         unread = {
             "files": len(fresh) + len(begun),
@@ -189,49 +214,72 @@ class FileSpout:
         there = [found.files[file["path"]] for file in begun if file["path"] in found.files]
         oldest = min((file.changed_at for file in (*fresh.values(), *there)), default=None)
         unread = {unit: count for unit, count in unread.items() if count}
-        return Backlog(unread, oldest, dict(left_out), changed=self._changed(found, marks))
+        return Backlog(unread, oldest, dict(left_out), changed=self._changed(found, entries))
 
-    def _changed(self, found: Listing, marks: Mapping[str, str]) -> Changed | None:
+    def _changed(self, found: Listing, entries: Mapping[str, Entry]) -> Changed | None:
         """The files that are others than when they were read, and that the spout would read if it could."""
-        differing = replace(found, files=found.differing(marks), nameless=0)
+        marks = {path: entry["mark"] for path, entry in entries.items() if "why" not in entry}
+        differing = replace(found, files=found.differing(marks), nameless=0, others={})
         changed, _ = differing.parted(self.glob, self.ignore, self.start)
         return Changed(len(changed), tuple(sorted(changed)[:_EXAMPLES])) if changed else None
 
-    def _parted(self, found: Listing, known: Container[str]) -> tuple[dict[str, SourceFile], Counter[str]]:
-        """The files that no range has named yet: those that are to be read, and why others are left out."""
-        return found.without(known).parted(self.glob, self.ignore, self.start)
+    def _parted(
+        self, found: Listing, entries: Mapping[str, Entry]
+    ) -> tuple[dict[str, SourceFile], Counter[str]]:
+        """The files that no range has named yet: those that are to be read, and why others are left out.
+
+        A file that a range names as left out may be read once it is another.
+        """
+        known: set[str] = set()
+        unread: dict[str, list[str]] = {}
+        for path, entry in entries.items():
+            if "why" not in entry:
+                known.add(path)
+            elif _is_unchanged(found.files, path, entry["mark"]):
+                known.add(path)
+                unread.setdefault(entry["why"], []).append(path)
+        taken, left_out = found.parted(self.glob, self.ignore, self.start, known)
+        return taken, left_out + told(unread)
 
     def _unread(self, history: History) -> dict[str, SourceFile]:
-        taken, _ = self._parted(list_folder(self.folder), _marks(history))
-        large = [path for path, file in taken.items() if file.bytes > LARGEST_TEXT_BYTES]
-        if large and self.format != "parquet":
-            raise SourceError(
-                f"{large[0]} is larger than {LARGEST_TEXT_BYTES >> 30} GiB, the most that a text file may "
-                "have; split it, or write Parquet."
-            )
-        return taken
+        return self._parted(list_folder(self.folder, self.ignore), _entries(history))[0]
+
+    def _columns(self, spark: SparkSession, history: History) -> StructType | None:
+        """The columns of the Parquet files that were planned so far; None of others, and before the first."""
+        newest = history.newest
+        if self.format != "parquet" or newest is None:
+            return None
+        if "columns" in newest:
+            return StructType.fromJson(newest["columns"])
+        return self._own_columns(spark, _entries(history))  # of a version that did not note them
+
+    def _own_columns(self, spark: SparkSession, entries: Mapping[str, Entry]) -> StructType:
+        """The columns of those of some Parquet files that are unchanged."""
+        found = look_at(self.folder, list(entries))
+        held = {p: found[p] for p, entry in entries.items() if _is_unchanged(found, p, entry["mark"])}
+        return parquet_entries(spark, self.folder, held, None)[1]
 
     @property
     def _root(self) -> str:
         return absolute(self.folder).rstrip("/")
 
-    def _read(self, spark: SparkSession, paths: list[str], **options: str) -> DataFrame:
-        return read_files(
-            spark, "parquet" if self.format == "parquet" else "text", self._root, paths, options
-        )
+    def _rows(self, spark: SparkSession, files: Mapping[str, Entry], columns: Any = None) -> DataFrame:
+        """All messages of some files; an empty frame of the same columns where there are none.
 
-    def _count(self, spark: SparkSession, paths: list[str]) -> dict[str, int]:
-        options = {} if self.format == "parquet" else {"lineSep": "\n"}
-        counts = self._read(spark, paths, **options).groupBy("_source_partition").count()
-        return {row["_source_partition"]: row["count"] for row in counts.collect()}
-
-    def _rows(self, spark: SparkSession, paths: list[str]) -> DataFrame:
-        """All messages of some files; an empty frame of the same columns where there are none."""
+        Args:
+            files: path -> what its plan says of it.
+            columns: of Parquet, as JSON.
+        """
         if self.format == "parquet":
             nothing = "_source_partition string, _source_offset bigint"
-            return self._read(spark, paths) if paths else spark.createDataFrame([], nothing)
-        if paths:
-            whole = self._read(spark, paths, wholetext="true")
+            nulls = {path: entry.get("nulls", ()) for path, entry in files.items()}
+            if not files:
+                return spark.createDataFrame([], nothing)
+            schema = StructType.fromJson(columns) if columns else self._own_columns(spark, files)
+            return parquet_rows(spark, self._root, nulls, schema)
+        ways = {path: entry.get("packed", "") for path, entry in files.items()}
+        if files:
+            whole = read_files(spark, "text", self._root, ways, {"wholetext": "true"})
         else:
             whole = spark.createDataFrame([], "_source_partition string, value string")
         if self.format == "csv" and self.schema is not None:
@@ -243,15 +291,19 @@ class FileSpout:
         return text_rows(lines) if self.schema is None else json_rows(lines, self.schema)
 
 
-def _marks(history: History) -> dict[str, str]:
-    """The files that a spout has planned, each with its mark as it was then."""
-    return {file["path"]: file["mark"] for planned in history.every() for file in planned["files"]}
+def _entries(history: History) -> dict[str, Entry]:
+    """What the newest plan that names a file says of it, by the file's path."""
+    return {file["path"]: file for planned in history.every() for file in planned["files"]}
 
 
 def _is_unchanged(found: Mapping[str, SourceFile], path: str, mark: str | None) -> bool:
     return path in found and found[path].mark == mark
 
 
-def _ranges(spark: SparkSession, files: list[dict[str, Any]]) -> DataFrame:
-    rows = [(file["path"], file["after"], file["upto"]) for file in files]
-    return spark.createDataFrame(rows, "_source_partition string, _after bigint, _upto bigint")
+def _ranges(spark: SparkSession, files: list[dict[str, Any]], broken: Mapping[str, str]) -> DataFrame:
+    rows = [(each["path"], each["after"], each["upto"], _why_lost(each["path"], broken)) for each in files]
+    return spark.createDataFrame(rows, "_source_partition string, _after bigint, _upto bigint, _why string")
+
+
+def _why_lost(path: str, broken: Mapping[str, str]) -> str:
+    return f"file cannot be read, {broken[path]}" if path in broken else "file changed or vanished"

@@ -4,17 +4,19 @@ Spark's own listing hides what begins with `_` or `.`. This one hides nothing: w
 is a rule of names, `IGNORED`, that its author can read and change.
 """
 
+import os
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Container, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from pyarrow import ArrowException, fs
 
 from acker.core.errors import SourceError
 from acker.core.paths import absolute
+from acker.core.quoting import printable
 from acker.spouts.globs import first_match, matches
+from acker.spouts.walking import SourceFile, Walk
 
 # Names, of files and of folders, of what programs leave beside data or write before it has its name.
 IGNORED = (
@@ -28,32 +30,12 @@ IGNORED = (
 )
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names of what PyArrow knows by another
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_THERE, _NO_FOLDER = "it is not there", "it is a file"
+_WHY: dict[type[Exception], str] = {FileNotFoundError: _NOT_THERE, NotADirectoryError: _NO_FOLDER}
 _NO_TEXT = "with a name that is not UTF-8"
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file of a folder.
-
-    Args:
-        bytes: its length.
-        changed_millis: when it was changed, in milliseconds since 1970.
-    """
-
-    bytes: int
-    changed_millis: int
-
-    @property
-    def mark(self) -> str:
-        """What tells that the file changed, as journals hold it: Hadoop knows a file by the same two."""
-        return f"{self.bytes}:{self.changed_millis}"
-
-    @property
-    def changed_at(self) -> datetime:
-        """When it was changed (UTC)."""
-        return _EPOCH + timedelta(milliseconds=self.changed_millis)
+_SAME = "the same as a file that is read under another name"
+_NOT_ALLOWED = "that this user may not read"
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -63,25 +45,28 @@ class Listing:
     Args:
         files: by their path relative to the folder, with `/` between names, in the order of these.
         nameless: how many have a name that is no text.
+        others: why -> paths of what cannot be read as a file, or is read under another name.
+        aliases: path of a folder -> path of the same folder under which its files are listed.
         empty: the paths of the empty ones.
+        root: the folder on this machine's disks; None where it is elsewhere.
     """
 
     files: Mapping[str, SourceFile]
     nameless: int = 0
+    others: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     empty: frozenset[str] = frozenset()
-
-    def without(self, paths: Container[str]) -> "Listing":
-        """The listing of the other files."""
-        return replace(self, files={path: file for path, file in self.files.items() if path not in paths})
+    root: str | None = None
 
     def differing(self, marks: Mapping[str, str]) -> dict[str, SourceFile]:
         """The files that have another mark now, by their path; one that is not there is none of them."""
         nothing = SourceFile(0, 0)
-        now = {path: nothing if path in self.empty else self.files.get(path) for path in marks}
+        paths = {path: self._listed(path) for path in marks}
+        now = {path: nothing if at in self.empty else self.files.get(at) for path, at in paths.items()}
         return {path: file for path, file in now.items() if file is not None and file.mark != marks[path]}
 
     def parted(
-        self, glob: str, ignore: tuple[str, ...], start: str = ""
+        self, glob: str, ignore: tuple[str, ...], start: str = "", known: Set[str] = frozenset()
     ) -> tuple[dict[str, SourceFile], Counter[str]]:
         """The files that a spout is to read, and how many it leaves out for which reason.
 
@@ -89,50 +74,107 @@ class Listing:
             glob: what a file's name must fit.
             ignore: what neither its name nor that of a folder of it may fit.
             start: paths that sort before it are left out.
+            known: paths that were read before. They are neither, under whatever name they are listed.
         """
-        taken: dict[str, SourceFile] = {}
+        fit: dict[str, SourceFile] = {}
         left_out = Counter({_NO_TEXT: self.nameless} if self.nameless else {})
+        others = {why: list(paths) for why, paths in self.others.items()}
+        held = self._held(known)
         for path, file in self.files.items():
-            names = path.split("/")
-            ignored = next(filter(None, (first_match(name, ignore) for name in names)), None)
-            reason = f"named {ignored}" if ignored else None
-            if reason is None and not matches(names[-1], glob):
-                reason = f"not named {glob}"
-            if reason is None and path < start:
-                reason = f"before {start}"
-            if reason is None:
-                taken[path] = file
+            why = None if path in held else _name_unfit(path.split("/"), glob, ignore)
+            if why is None:
+                fit[path] = file
             else:
-                left_out[reason] += 1
-        return taken, left_out
+                left_out[why] += 1
+        once = _first_names(fit, held)
+        taken: dict[str, SourceFile] = {}
+        for path, file in fit.items():
+            if once.get(file.inode, path) != path:
+                others.setdefault(_SAME, []).append(path)
+            elif path in held:
+                continue
+            elif path < start:
+                left_out[f"before {start}"] += 1
+            elif self.root is not None and not os.access(f"{self.root}/{path}", os.R_OK):
+                others.setdefault(_NOT_ALLOWED, []).append(path)
+            else:
+                taken[path] = file
+        return taken, left_out + told(others)
+
+    def _held(self, known: Set[str]) -> Set[str]:
+        """The paths of files that were read before, also as they are listed now."""
+        return known | {self._listed(path) for path in known} if self.aliases else known
+
+    def _listed(self, path: str) -> str:
+        """A path as it is listed, where its folder was entered under another name."""
+        names = path.split("/")
+        for count in range(1, len(names)):
+            first = self.aliases.get("/".join(names[:count]))
+            if first is not None:
+                return self._listed(
+                    "/".join((*first.split("/"), *names[count:])) if first else "/".join(names[count:])
+                )
+        return path
 
 
-def list_folder(folder: str) -> Listing:
-    """What is in a folder and below it, as it stands.
+def _name_unfit(names: Sequence[str], glob: str, ignore: tuple[str, ...]) -> str | None:
+    """Why a file is not read, by its name and those of its folders."""
+    ignored = next(filter(None, (first_match(name, ignore) for name in names)), None)
+    if ignored:
+        return f"named {ignored}"
+    return None if matches(names[-1], glob) else f"not named {glob}"
+
+
+def _first_names(files: Mapping[str, SourceFile], held: Container[str]) -> dict[int, str]:
+    """The name of each file that has several: one that was read before, and then rather none of a link."""
+    inodes = [file.inode for file in files.values() if file.inode]
+    first: dict[int, str] = {}
+    if len(set(inodes)) == len(inodes):
+        return first
+    for path, file in sorted(files.items(), key=lambda each: (each[0] not in held, each[1].linked, each[0])):
+        if file.inode:
+            first.setdefault(file.inode, path)
+    return first
+
+
+def told(others: Mapping[str, Sequence[str]]) -> Counter[str]:
+    """How many files are left out for which reason, which names the first of them."""
+    found: Counter[str] = Counter()
+    for why, paths in others.items():
+        more = f" and {len(paths) - _MOST_NAMED:,} more" if len(paths) > _MOST_NAMED else ""
+        names = ", ".join(printable(path) or "." for path in sorted(paths)[:_MOST_NAMED])
+        found[f"{why} ({names}{more})"] = len(paths)
+    return found
+
+
+def list_folder(folder: str, ignore: tuple[str, ...] = ()) -> Listing:
+    """What is in a folder and below it, as it stands; of a disk each folder once, whatever links lead to it.
 
     Args:
         folder: path or URI.
+        ignore: patterns of names. A folder with one may be entered again over a link that has none.
 
     Raises:
         SourceError: it cannot be listed.
     """
-    root, found = _look(folder, lambda root: fs.FileSelector(root, recursive=True))
-    files: dict[str, SourceFile] = {}
-    empty = set()
-    nameless = 0
-    for each in found:
-        if each.size is None:  # a folder
-            continue
+    root = absolute(folder)
+    if "://" not in root:
+        walk = Walk(root, lambda name: first_match(name, ignore) is not None)
         try:
-            path = each.path.removeprefix(root).lstrip("/")
-        except UnicodeDecodeError:
-            nameless += 1
-            continue
-        if each.size:
-            files[path] = _source_file(each)
-        else:
-            empty.add(path)
-    return Listing({path: files[path] for path in sorted(files)}, nameless, frozenset(empty))
+            walk.run()
+        except OSError as error:
+            raise _unreadable(folder, _WHY.get(type(error), str(error))) from error
+        return Listing(
+            _sorted(walk.files), walk.nameless, walk.others, walk.aliases, frozenset(walk.empty), root
+        )
+    below, found = _look(folder, lambda root: fs.FileSelector(root, recursive=True))
+    there = {each.path.removeprefix(below).lstrip("/"): each for each in found if each.size is not None}
+    files = {path: _source_file(each) for path, each in there.items() if each.size}
+    return Listing(_sorted(files), empty=frozenset(there.keys() - files.keys()))
+
+
+def _sorted(files: Mapping[str, SourceFile]) -> dict[str, SourceFile]:
+    return {path: files[path] for path in sorted(files)}
 
 
 def look_at(folder: str, paths: Sequence[str]) -> dict[str, SourceFile]:
@@ -157,8 +199,7 @@ def _look(folder: str, at: Callable[[str], fs.FileSelector | list[str]]) -> tupl
         system, root = open_folder(absolute(folder))
         return root, system.get_file_info(at(root))
     except (ArrowException, OSError) as error:
-        why = {FileNotFoundError: _NOT_THERE, NotADirectoryError: _NO_FOLDER}
-        raise _unreadable(folder, why.get(type(error), str(error))) from error
+        raise _unreadable(folder, _WHY.get(type(error), str(error))) from error
 
 
 def _unreadable(folder: str, why: str) -> SourceError:

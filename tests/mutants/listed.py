@@ -7,6 +7,8 @@ moves with it.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+FILES = "tests/spark/test_files.py::"
+LISTING = "tests/unit/test_listing.py::"
 FORGET = "tests/store/test_forget.py::"
 REASONS = "tests/unit/test_reasons.py::"
 HANDLES = "tests/unit/test_handles.py::"
@@ -630,6 +632,42 @@ MUTANTS = (
         "    journal = fail_orphaned(run, journal)\n",
         "",
         (f"{CHANGES}test_what_waited_for_a_bolt_that_was_removed_fails_and_completes_without_it",),
+    ),
+    # Files.
+    Mutant(
+        "a folder is entered again over each link to it",
+        "acker/spouts/walking.py",
+        "        return first != folder\n",
+        "        return False\n",
+        (f"{LISTING}test_a_file_is_read_once_whatever_links_lead_to_it",),
+    ),
+    Mutant(
+        "a file that was read is read again under a name that comes before",
+        "acker/spouts/listing.py",
+        "(each[0] not in held, each[1].linked, each[0])",
+        "(each[1].linked, each[0])",
+        (f"{LISTING}test_a_file_that_was_read_is_not_read_again_under_a_name_that_comes_before",),
+    ),
+    Mutant(
+        "a file is unpacked by its name alone",
+        "acker/spouts/packing.py",
+        "    way = next((way for magic, way in _MAGIC if magic.match(head)), None)\n",
+        "    way = None\n",
+        (f"{FILES}test_a_message_of_a_packed_file_is_recovered_whatever_case_its_ending_has",),
+    ),
+    Mutant(
+        "a name that the view is for is given to Spark",
+        "acker/spouts/reading.py",
+        " or not _ODD.isdisjoint(path)",
+        "",
+        (f"{FILES}test_a_file_is_read_whatever_its_name_is",),
+    ),
+    Mutant(
+        "Parquet files are read with the columns of the first",
+        "acker/spouts/columns.py",
+        "StructType([*found, *(StructField(each.name, each.dataType) for each in others.values())])",
+        "StructType(found) if found else more",
+        (f"{FILES}test_columns_are_those_of_all_parquet_files_whatever_share_a_batch",),
     ),
     # Rich bolts.
     Mutant(

@@ -15,26 +15,11 @@ from acker.operations.cycle import drain
 from acker.operations.replay import replay_by_hand
 from acker.operations.selection import Selection
 from acker.reports.audit import audit_report
-from acker.spouts import DeltaSpout, FileSpout, History, few
+from acker.spouts import DeltaSpout, FileSpout, few
 from acker.spouts.listing import list_folder
 from acker.topology.topology import Topology
+from tests.kit.messages import after, messages, positions
 from tests.kit.places import states
-
-
-def after(*planned):
-    """The history of a spout that planned these ranges."""
-    return History(planned[-1] if planned else None, lambda: list(planned))
-
-
-def messages(frame, *columns):
-    """(partition, offset) and some columns of each message, sorted."""
-    rows = frame.select("_source_partition", "_source_offset", *columns).toArrow().to_pylist()
-    return sorted(tuple(row.values()) for row in rows)
-
-
-def positions(*wanted):
-    partitions, offsets = zip(*wanted, strict=True)
-    return pa.table({"source_partition": pa.array(partitions), "source_offset": pa.array(offsets)})
 
 
 def reports(frame):

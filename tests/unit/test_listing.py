@@ -1,13 +1,19 @@
 """Which files of a folder a spout is to read, which it leaves out, and why."""
 
 import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from acker.core.errors import SourceError
 from acker.spouts import FileSpout
 from acker.spouts.globs import first_match, matches
-from acker.spouts.listing import IGNORED, SourceFile, list_folder, look_at
+from acker.spouts.listing import IGNORED, list_folder, look_at
+from acker.spouts.walking import SourceFile
 
 
 @pytest.fixture
@@ -24,12 +30,12 @@ def folder(tmp_path):
 
 
 def taken(folder: str, glob: str = "*") -> list[str]:
-    files, _ = list_folder(folder).parted(glob, IGNORED)
+    files, _ = list_folder(folder, IGNORED).parted(glob, IGNORED)
     return list(files)
 
 
 def left_out(folder: str, glob: str = "*") -> dict[str, int]:
-    _, found = list_folder(folder).parted(glob, IGNORED)
+    _, found = list_folder(folder, IGNORED).parted(glob, IGNORED)
     return dict(found)
 
 
@@ -88,14 +94,106 @@ def test_a_file_has_its_length_and_the_millisecond_of_its_change(folder):
     assert list_folder(root).files["a"].mark == "1:1700000000123"
 
 
-def test_links_are_followed_and_what_is_no_file_or_empty_is_none(folder, tmp_path):
-    root = folder("a", "sub/b")
-    (tmp_path / "to_a").symlink_to("a")
-    (tmp_path / "to_sub").symlink_to("sub")
-    (tmp_path / "to_nothing").symlink_to("nowhere")
+def linked(root: Path, links: dict[str, str]) -> None:
+    for name, target in links.items():
+        (root / name).symlink_to(target)
+
+
+SAME = "the same as a file that is read under another name"
+SAME_FOLDER = "links to folders that are read under another name"
+
+
+@pytest.mark.parametrize(
+    ("links", "read", "why"),
+    [
+        ({"to_a": "a"}, [], {f"{SAME} (to_a)": 1}),
+        ({"sub/to_a": "../a"}, [], {f"{SAME} (sub/to_a)": 1}),
+        ({"latest": "sub"}, [], {f"{SAME_FOLDER} (latest)": 1}),
+        ({"current": ".", "sub/up": ".."}, [], {f"{SAME_FOLDER} (current, sub/up)": 2}),
+        ({"out": "../out"}, ["out/c"], {}),
+        ({"1": "../out", "2": "../out/", "3": "1"}, ["1/c"], {f"{SAME_FOLDER} (2, 3)": 2}),
+        ({"up": ".."}, ["up/out/c"], {f"{SAME_FOLDER} (up/in)": 1}),
+        ({"1": "../out/c", "2": "../out/c"}, ["1"], {f"{SAME} (2)": 1}),
+        ({"x": "_temporary"}, ["x/d"], {}),
+        ({"no": "nowhere", "round": "round"}, [], {"links that lead nowhere (no, round)": 2}),
+    ],
+)
+def test_a_file_is_read_once_whatever_links_lead_to_it(tmp_path, links, read, why):
+    for name in ("in/a", "in/sub/b", "in/_temporary/d", "out/c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    linked(tmp_path / "in", links)
+    root = str(tmp_path / "in")
+    assert taken(root) == sorted(["a", "sub/b", *read])
+    assert left_out(root) == {"named _temporary": 1} | why
+
+
+def test_a_file_of_several_names_has_the_first_of_them_and_a_hard_link_is_one(folder, tmp_path):
+    root = folder("b")
+    os.link(tmp_path / "b", tmp_path / "a")
+    (tmp_path / "0").symlink_to("b")
+    assert (taken(root), left_out(root)) == (["a"], {f"{SAME} (0, b)": 2})
+    assert (taken(root, "[0b]"), left_out(root, "[0b]")) == (["b"], {"not named [0b]": 1, f"{SAME} (0)": 1})
+
+
+@pytest.mark.parametrize(
+    ("known", "links"),
+    [
+        ("b", {"a": "b"}),
+        ("link/c", {"0": "../out", "link": "../out"}),
+        ("link/c", {"link": "../out", "0": "link/c"}),
+        ("link/in/sub/c", {"link": "..", "sub": "../out"}),
+        ("sub/to/c", {"sub": "../in", "to": "../out"}),
+    ],
+)
+def test_a_file_that_was_read_is_not_read_again_under_a_name_that_comes_before(tmp_path, known, links):
+    for name in ("in/b", "out/c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    linked(tmp_path / "in", links)
+    found = list_folder(str(tmp_path / "in"), IGNORED)
+    assert (tmp_path / "in" / known).exists()
+    read, _ = found.parted("*", IGNORED, known={known, "b"})
+    assert list(read) == []
+
+
+def test_what_is_no_file_is_told_and_never_opened(folder, tmp_path):
+    root = folder("a", "b.json/c")
     (tmp_path / "empty").write_text("")
     os.mkfifo(tmp_path / "pipe")
-    assert taken(root) == ["a", "sub/b", "to_a", "to_sub/b"]
+    (tmp_path / "to pipe").symlink_to("pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind(os.path.relpath(tmp_path / "socket"))
+    names = "null, pipe, socket and 1 more"
+    assert taken(root) == ["a", "b.json/c"]
+    assert left_out(root) == {f"that are pipes, sockets or devices ({names})": 4}
+    assert look_at(root, ["pipe", "null", "b.json"]) == {}
+
+
+AS_NOBODY = """
+import os, sys
+from acker.spouts.listing import list_folder
+os.setgid(65534); os.setuid(65534)
+read, why = list_folder(sys.argv[1]).parted("*", ())
+print(list(read), dict(why))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="another user is needed")
+def test_what_this_user_may_not_read_is_told_and_the_rest_is_read(tmp_path_factory):
+    with tempfile.TemporaryDirectory() as made:
+        root = Path(made)
+        for name in ("a", "b", "sub/c"):
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_text("x")
+        root.chmod(0o755)
+        (root / "b").chmod(0)
+        (root / "sub").chmod(0)
+        command = [sys.executable, "-c", AS_NOBODY, made]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    no_entry = "'that cannot be looked at: Permission denied (sub)': 1"
+    assert found == f"['a'] {{{no_entry}, 'that this user may not read (b)': 1}}\n"
 
 
 def test_a_name_that_is_no_text_is_counted(folder, tmp_path):

@@ -1,0 +1,191 @@
+"""How files of text are unpacked: by their first bytes, whatever their names.
+
+Spark unpacks by name. So a file that is packed otherwise than its name tells is given to it under another
+(`acker/spouts/reading.py`). A file that nobody here can unpack is left out with the reason, as is one whose
+name tells of a packing that its bytes do not have.
+"""
+
+import bz2
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import ArrowException
+
+from acker.core.errors import SourceError
+from acker.core.paths import absolute
+from acker.spouts.listing import open_folder
+
+ENDINGS = {  # a way of packing -> an ending by which Spark knows it
+    "gzip": ".gz",
+    "bzip2": ".bz2",
+    "zstd": ".zst",
+    "deflate": ".deflate",
+    "lz4": ".lz4",
+    "snappy": ".snappy",
+}
+_BY_ENDING = {ending: way for way, ending in ENDINGS.items()} | {".gzip": "gzip", ".zstd": "zstd"}
+_OTHER_ENDINGS = (
+    *(".bz", ".bzip2", ".xz", ".lzma", ".7z", ".zip", ".z", ".br", ".lzo", ".lz", ".sz", ".rar", ".tar"),
+)
+_ARCHIVE = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
+_MAGIC = (
+    (re.compile(rb"\x1f\x8b\x08"), "gzip"),
+    (re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), "bzip2"),
+    (re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), "zstd"),
+)
+_FOREIGN = (
+    (re.compile(rb"\xfd7zXZ\0"), "packed as xz"),
+    (re.compile(rb"PK(\x03\x04|\x05\x06)"), "packed as zip"),
+    (re.compile(rb"7z\xbc\xaf\x27\x1c"), "packed as 7z"),
+    (re.compile(rb"Rar!\x1a\x07"), "packed as RAR"),
+    (re.compile(rb"\x04\x22\x4d\x18|\x02\x21\x4c\x18"), "packed as LZ4 frames"),
+    (re.compile(rb"\xff\x06\0\0sNaPpY"), "packed as Snappy frames"),
+    (re.compile(rb"\x89LZO\0"), "packed as LZO"),
+    (re.compile(rb"\x1f[\x9d\xa0]"), "packed by compress"),
+    (re.compile(rb"PAR[1E]\x15"), "Parquet"),
+    (re.compile(rb"Obj\x01"), "Avro"),
+    (re.compile(rb"SQLite format 3\0"), "SQLite"),
+    (re.compile(rb"\xff\xfe|\xfe\xff|\0\0\xfe\xff"), "UTF-16 or UTF-32"),
+    (re.compile(rb".{257}ustar", re.DOTALL), "an archive of tar"),
+)
+_LARGEST_BLOCK = 1 << 26  # of Hadoop's codecs, as they write each block's two lengths before it
+_HEAD_BYTES = 512
+_AT_ONCE = 16
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a file is unpacked.
+
+    Args:
+        way: one of `ENDINGS`, or empty where it is not packed.
+        why: why it is left out; None where it is read.
+    """
+
+    way: str = ""
+    why: str | None = None
+
+
+def way_of_name(path: str) -> str:
+    """The way in which Spark unpacks a file for its name; empty where it takes it as it is."""
+    return next((way for ending, way in _BY_ENDING.items() if path.lower().endswith(ending)), "")
+
+
+def packing(path: str, head: bytes) -> Packing:
+    """How a file is unpacked.
+
+    Args:
+        head: its first bytes, 512 if it has as many.
+    """
+    way = next((way for magic, way in _MAGIC if magic.match(head)), None)
+    named = way_of_name(path)
+    if way is None and (why := _foreign(head)):
+        return Packing(why=why)
+    if _ARCHIVE.search(path):
+        return Packing(why="named as archives of tar")
+    if way is not None:
+        within = _unpacked(way, head)
+        again = next((inner for magic, inner in _MAGIC if magic.match(within)), None)
+        why = _foreign(within) if again is None else f"packed as {again}, which is not unpacked twice"
+        return Packing(way, why and f"{way} of what is {why}")
+    if named and _may_be(named, head):
+        return Packing(named)
+    ending = named or next((each for each in _OTHER_ENDINGS if path.lower().endswith(each)), None)
+    return Packing(why="named as if they were packed, and are not as Spark reads it") if ending else Packing()
+
+
+def _foreign(head: bytes) -> str | None:
+    return next((f"{name}, which is not read as text" for magic, name in _FOREIGN if magic.match(head)), None)
+
+
+def _may_be(way: str, head: bytes) -> bool:
+    """Whether bytes may be packed in a way that has no magic number."""
+    if way == "deflate":
+        return len(head) > 1 and head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
+    if way not in ("lz4", "snappy"):
+        return False
+    whole, packed = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
+    fits = len(head) > 8 and 0 < packed <= whole + whole // 6 + 64
+    return whole == 0 or (whole < _LARGEST_BLOCK and fits)
+
+
+def _unpacked(way: str, head: bytes) -> bytes:
+    """The first bytes of what is packed, as far as the head has them."""
+    try:
+        if way == "gzip":
+            return zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
+        if way == "zstd":
+            return bytes(pa.CompressedInputStream(pa.BufferReader(head), "zstd").read(_HEAD_BYTES // 2))
+    except (zlib.error, ArrowException, OSError):
+        pass  # the job that counts the lines tells
+    return b""
+
+
+def packings(folder: str, paths: Sequence[str]) -> dict[str, Packing]:
+    """How some files of a folder are unpacked, without those that cannot be opened at the moment.
+
+    Args:
+        folder: path or URI.
+
+    Raises:
+        SourceError: none of them can be opened.
+    """
+    system, root = open_folder(absolute(folder))
+
+    def head(path: str) -> bytes | Exception:
+        try:
+            with system.open_input_file(f"{root}/{path}") as source:
+                return bytes(source.read(_HEAD_BYTES))
+        except (ArrowException, OSError) as error:
+            return error
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        heads = dict(zip(paths, threads.map(head, paths), strict=True))
+    found = {path: packing(path, each) for path, each in heads.items() if isinstance(each, bytes)}
+    failed = next((each for each in heads.values() if isinstance(each, Exception)), None)
+    if failed is not None and not found:
+        raise SourceError(f"No new file of {absolute(folder)} can be opened: {failed}.") from failed
+    return found
+
+
+def broken(folder: str, ways: Mapping[str, str]) -> dict[str, str]:
+    """Those of some packed files that cannot be unpacked to their ends, each with the reason.
+
+    Args:
+        folder: path or URI.
+        ways: path -> how it is packed.
+    """
+    system, root = open_folder(absolute(folder))
+
+    def why(path: str) -> str | None:
+        try:
+            with system.open_input_file(f"{root}/{path}") as source:
+                _read_through(source, ways[path])
+        except (ArrowException, OSError, EOFError, zlib.error, ValueError) as error:
+            return f"that cannot be unpacked: {error}"
+        return None
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return {path: each for path, each in zip(ways, threads.map(why, ways), strict=True) if each}
+
+
+def _read_through(source: pa.NativeFile, way: str) -> None:
+    if way in ("gzip", "zstd"):
+        whole = pa.CompressedInputStream(source, way)
+        while whole.read(_BLOCK_BYTES):
+            pass
+    elif way == "bzip2":
+        with bz2.BZ2File(source) as unpacked:
+            while unpacked.read(_BLOCK_BYTES):
+                pass
+    elif way == "deflate":
+        inflater = zlib.decompressobj()
+        while block := source.read(_BLOCK_BYTES):
+            inflater.decompress(block)
+        if not inflater.eof:
+            raise EOFError("it ends before the packed data does")

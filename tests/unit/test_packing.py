@@ -1,0 +1,127 @@
+"""What the first bytes and names of files tell of how they are unpacked, and what the footers of Parquet."""
+
+import bz2
+import gzip
+import zlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acker.spouts.columns import footers, undecodable
+from acker.spouts.packing import Packing, broken, packing, way_of_name
+
+TEXT = b'{"id": 1}\n'
+GZIP, ZSTD = gzip.compress(TEXT), pa.compress(TEXT, codec="zstd", asbytes=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "way"),
+    [
+        ("a.json", TEXT, ""),
+        ("a.gz", GZIP, "gzip"),
+        ("a.GZIP", GZIP, "gzip"),
+        ("a.json", GZIP, "gzip"),
+        ("a.zst", GZIP, "gzip"),
+        ("a", bz2.compress(TEXT), "bzip2"),
+        ("a", bz2.compress(b""), "bzip2"),
+        ("a", ZSTD, "zstd"),
+        ("a", b"\x50\x2a\x4d\x18" + ZSTD, "zstd"),
+        ("a.Deflate", zlib.compress(TEXT), "deflate"),
+        ("a.lz4", b"\0\0\0\x06\0\0\0\x07`hello\n", "lz4"),
+        ("a.snappy", b"\0\0\0\x06\0\0\0\x08\x06\x14hello\n", "snappy"),
+        ("BZh.txt", b"BZh is a word", ""),
+        ("PK", b"PK, PAR1 and Obj are words", ""),
+        ("gz", TEXT, ""),
+        ("a.gz.json", TEXT, ""),
+        ("a", b"\xef\xbb\xbf" + TEXT, ""),
+        ("a", b"\x1f", ""),
+    ],
+)
+def test_a_file_is_unpacked_by_what_it_is(name, head, way):
+    assert packing(name, head) == Packing(way)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "why"),
+    [
+        ("a.json.lz4", pa.compress(TEXT, codec="lz4", asbytes=True), "packed as LZ4 frames"),
+        ("a.snappy", b"\xff\x06\0\0sNaPpY", "packed as Snappy frames"),
+        ("a.xz", b"\xfd7zXZ\0", "packed as xz"),
+        ("a", b"PK\x03\x04", "packed as zip"),
+        ("a.json", b"PAR1\x15\x04", "Parquet"),
+        ("a.json", TEXT.decode().encode("utf-16"), "UTF-16"),
+        ("a", b"\0" * 257 + b"ustar", "an archive of tar"),
+        ("a.tar", b"\0" * 257 + b"ustar", "an archive of tar"),
+        ("a.tgz", GZIP, "named as archives of tar"),
+        ("a.gz", TEXT, "named as if they were packed"),
+        ("a.XZ", TEXT, "named as if they were packed"),
+        ("a.deflate", TEXT, "named as if they were packed"),
+        ("a.lz4", TEXT, "named as if they were packed"),
+        ("a", gzip.compress(TEXT.decode().encode("utf-16")), "gzip of what is UTF-16"),
+        ("a", gzip.compress(b"\0" * 257 + b"ustar"), "gzip of what is an archive of tar"),
+        ("a.gz", gzip.compress(GZIP), "gzip of what is packed as gzip"),
+        ("a.zst", pa.compress(GZIP, codec="zstd", asbytes=True), "zstd of what is packed as gzip"),
+    ],
+)
+def test_a_file_that_is_no_text_or_not_packed_as_its_name_tells_is_left_out(name, head, why):
+    assert str(packing(name, head).why).startswith(why)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"])))
+def test_no_text_is_taken_for_packed(text):
+    assert packing("a.json", text.encode()[:512]) == Packing()
+
+
+@pytest.mark.parametrize("content", [b"", TEXT, TEXT * 100_000], ids=["empty", "short", "long"])
+def test_what_is_torn_is_told_and_what_is_whole_is_not(tmp_path, content):
+    packed = {
+        "gzip": gzip.compress(content) + gzip.compress(content),
+        "bzip2": bz2.compress(content) + bz2.compress(content),
+        "zstd": pa.compress(content, codec="zstd", asbytes=True) + ZSTD,
+        "deflate": zlib.compress(content),
+    }
+    for way, each in packed.items():
+        (tmp_path / way).write_bytes(each)
+        (tmp_path / f"torn {way}").write_bytes(each[:-3])
+    ways = {f"{torn}{way}": way for way in packed for torn in ("", "torn ")}
+    assert sorted(broken(str(tmp_path), ways)) == sorted(f"torn {way}" for way in packed)
+
+
+def test_ways_of_names_are_those_of_spark():
+    names = (
+        "a.gz",
+        "a.GZIP",
+        "a.bz2",
+        "a.Zst",
+        "a.zstd",
+        "a.deflate",
+        "a.lz4",
+        "a.snappy",
+        "a.xz",
+        "gz",
+        "a.gz ",
+    )
+    ways = ["gzip", "gzip", "bzip2", "zstd", "zstd", "deflate", "lz4", "snappy", "", "", ""]
+    assert [way_of_name(name) for name in names] == ways
+
+
+def test_of_parquet_files_the_footers_tell_and_pages_that_are_no_rows_are_found(tmp_path):
+    table = pa.table({"id": list(range(1_000)), "none": pa.nulls(1_000)})
+    pq.write_table(table, tmp_path / "good", compression="none")
+    content = bytearray((tmp_path / "good").read_bytes())
+    content[10:40] = bytes(30)
+    (tmp_path / "torn").write_bytes(content)
+    pq.write_table(table, tmp_path / "brotli", compression="brotli")
+    (tmp_path / "text").write_bytes(TEXT)
+    names = ["good", "torn", "brotli", "text", "gone"]
+    found = footers(str(tmp_path), names)
+    assert {name: (each.rows, each.nulls) for name, each in found.items()} == {
+        "good": (1_000, ("none",)),
+        "torn": (1_000, ("none",)),
+        "brotli": (0, ()),
+        "text": (0, ()),
+    }
+    assert list(undecodable(str(tmp_path), names)) == ["torn", "text"]
