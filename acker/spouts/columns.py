@@ -193,7 +193,7 @@ def united(columns: StructType, more: StructType, fixed: Iterable[str]) -> Struc
 
 def _type_of_both(name: str, kind: DataType, other: DataType, is_fixed: bool) -> DataType:
     if isinstance(kind, StructType) and isinstance(other, StructType):
-        return united(kind, other, kind.names if is_fixed else ())
+        return united(kind, other, {each.lower() for each in kind.names} if is_fixed else ())
     if isinstance(kind, ArrayType) and isinstance(other, ArrayType):
         return ArrayType(_type_of_both(name, kind.elementType, other.elementType, is_fixed))
     if isinstance(kind, MapType) and isinstance(other, MapType):

@@ -89,7 +89,7 @@ class Listing:
         once = _first_names(fit, held)
         taken: dict[str, SourceFile] = {}
         for path, file in fit.items():
-            if once.get(file.inode, path) != path:
+            if once.get((file.inode, file.mark), path) != path:
                 others.setdefault(_SAME, []).append(path)
             elif path in held:
                 continue
@@ -125,15 +125,15 @@ def _name_unfit(names: Sequence[str], glob: str, ignore: tuple[str, ...]) -> str
     return None if matches(names[-1], glob) else f"not named {glob}"
 
 
-def _first_names(files: Mapping[str, SourceFile], held: Container[str]) -> dict[int, str]:
+def _first_names(files: Mapping[str, SourceFile], held: Container[str]) -> dict[tuple[int, str], str]:
     """The name of each file that has several: one that was read before, and then rather none of a link."""
     inodes = [file.inode for file in files.values() if file.inode]
-    first: dict[int, str] = {}
+    first: dict[tuple[int, str], str] = {}
     if len(set(inodes)) == len(inodes):
         return first
     for path, file in sorted(files.items(), key=lambda each: (each[0] not in held, each[1].linked, each[0])):
         if file.inode:
-            first.setdefault(file.inode, path)
+            first.setdefault((file.inode, file.mark), path)
     return first
 
 

@@ -5,6 +5,7 @@ Spark unpacks by name. So a file that is packed otherwise than its name tells is
 name tells of a packing that its bytes do not have.
 """
 
+import bisect
 import bz2
 import re
 import zlib
@@ -13,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyarrow import ArrowException
+from pyarrow import ArrowException, fs
 
 from acker.core.errors import SourceError
 from acker.core.paths import absolute
@@ -31,7 +32,7 @@ _BY_ENDING = {ending: way for way, ending in ENDINGS.items()} | {".gzip": "gzip"
 _OTHER_ENDINGS = (
     *(".bz", ".bzip2", ".xz", ".lzma", ".7z", ".zip", ".z", ".br", ".lzo", ".lz", ".sz", ".rar", ".tar"),
 )
-_ARCHIVE = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
+_ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _MAGIC = (
     (re.compile(rb"\x1f\x8b\x08"), "gzip"),
     (re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), "bzip2"),
@@ -52,10 +53,17 @@ _FOREIGN = (
     (re.compile(rb"\xff\xfe|\xfe\xff|\0\0\xfe\xff"), "UTF-16 or UTF-32"),
     (re.compile(rb".{257}ustar", re.DOTALL), "an archive of tar"),
 )
+_ANY_MAGIC = re.compile(b"|".join(magic.pattern for magic, _ in (*_MAGIC, *_FOREIGN)), re.DOTALL)
+_ENDINGS = (*_BY_ENDING, *_OTHER_ENDINGS, ".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
 _LARGEST_BLOCK = 1 << 26  # of Hadoop's codecs, as they write each block's two lengths before it
 _HEAD_BYTES = 512
 _AT_ONCE = 16
 _BLOCK_BYTES = 1 << 20
+_TORN = "it ends before what is packed does"
+OF_HADOOP = {
+    "lz4": "lz4_raw",
+    "snappy": "snappy",
+}  # ways of which Spark reads what is torn as if it were whole
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,8 @@ def packing(path: str, head: bytes) -> Packing:
     Args:
         head: its first bytes, 512 if it has as many.
     """
+    if not _ANY_MAGIC.match(head) and not path.lower().endswith(_ENDINGS):
+        return Packing()  # as nearly all are
     way = next((way for magic, way in _MAGIC if magic.match(head)), None)
     named = way_of_name(path)
     if way is None and (why := _foreign(head)):
@@ -139,13 +149,19 @@ def packings(folder: str, paths: Sequence[str]) -> dict[str, Packing]:
 
     def head(path: str) -> bytes | Exception:
         try:
+            if isinstance(system, fs.LocalFileSystem):
+                with open(f"{root}/{path}", "rb", buffering=0) as file:
+                    return file.read(_HEAD_BYTES)
             with system.open_input_file(f"{root}/{path}") as source:
                 return bytes(source.read(_HEAD_BYTES))
         except (ArrowException, OSError) as error:
             return error
 
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        heads = dict(zip(paths, threads.map(head, paths), strict=True))
+    if isinstance(system, fs.LocalFileSystem):  # faster than threads
+        heads = {path: head(path) for path in paths}
+    else:
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            heads = dict(zip(paths, threads.map(head, paths), strict=True))
     found = {path: packing(path, each) for path, each in heads.items() if isinstance(each, bytes)}
     failed = next((each for each in heads.values() if isinstance(each, Exception)), None)
     if failed is not None and not found:
@@ -188,4 +204,40 @@ def _read_through(source: pa.NativeFile, way: str) -> None:
         while block := source.read(_BLOCK_BYTES):
             inflater.decompress(block)
         if not inflater.eof:
-            raise EOFError("it ends before the packed data does")
+            raise EOFError(_TORN)
+    elif way in OF_HADOOP:
+        while length := source.read(4):
+            _read_block(source, OF_HADOOP[way], _number(length))
+
+
+def _read_block(source: pa.NativeFile, codec: str, left: int) -> None:
+    """Read a block of Hadoop's: chunks, each after its length, that are `left` bytes together."""
+    while left:
+        packed = _number(source.read(4))
+        chunk = source.read(packed)
+        if len(chunk) < packed:
+            raise EOFError(_TORN)
+        left -= _unpacked_size(pa.Codec(codec), chunk, left)
+
+
+def _number(length: bytes) -> int:
+    if len(length) < 4:
+        raise EOFError(_TORN)
+    return int.from_bytes(length, "big")
+
+
+def _unpacked_size(codec: pa.Codec, chunk: bytes, most: int) -> int:
+    """The least room that a chunk can be unpacked into, since LZ4 does not tell its size."""
+
+    def fits(size: int) -> bool:
+        try:
+            codec.decompress(chunk, decompressed_size=size)
+        except (ArrowException, OSError):
+            return False
+        return True
+
+    if not fits(most):
+        raise ValueError("it is not what its ending tells")
+    if not fits(most - 1):  # nearly always, as a block has one chunk
+        return most
+    return bisect.bisect_left(range(most), True, lo=1, key=fits)

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from acker.core.paths import absolute
 from acker.spouts.columns import footers, unite
-from acker.spouts.packing import broken, packings, way_of_name
+from acker.spouts.packing import OF_HADOOP, broken, packings, way_of_name
 from acker.spouts.reading import read_files
 from acker.spouts.walking import SourceFile
 
@@ -70,14 +70,17 @@ def _left_out(why: str) -> Entry:
 
 def _counted(spark: SparkSession, folder: str, ways: Mapping[str, str]) -> dict[str, Entry]:
     """What a plan says of files of text that can be unpacked, as far as their first bytes tell."""
-    try:
-        return _counts(spark, folder, ways)
-    except PySparkException:
-        torn = broken(folder, {path: way for path, way in ways.items() if way})
-        if not torn:
-            raise
+    torn = broken(folder, {path: way for path, way in ways.items() if way in OF_HADOOP})
     whole = {path: way for path, way in ways.items() if path not in torn}
-    return _counts(spark, folder, whole) | {path: _left_out(why) for path, why in torn.items()}
+    try:
+        counts = _counts(spark, folder, whole)
+    except PySparkException:
+        more = broken(folder, {path: way for path, way in whole.items() if way})
+        if not more:
+            raise
+        torn |= more
+        counts = _counts(spark, folder, {path: way for path, way in whole.items() if path not in torn})
+    return counts | {path: _left_out(why) for path, why in torn.items()}
 
 
 def _counts(spark: SparkSession, folder: str, ways: Mapping[str, str]) -> dict[str, Entry]:

@@ -68,7 +68,7 @@ class Walk:
     aliases: dict[str, str] = field(default_factory=dict)
     empty: set[str] = field(default_factory=set)
     nameless: int = 0
-    _entered: dict[int, str] = field(default_factory=dict)
+    _entered: dict[int | str, str] = field(default_factory=dict)
     _links: list[str] = field(default_factory=list)
 
     def run(self) -> None:
@@ -94,38 +94,41 @@ class Walk:
                 with os.scandir(self._at(folder)) as entries:
                     for entry in entries:
                         path = f"{folder}/{entry.name}" if folder else entry.name
-                        below = ignored or self.is_ignored(entry.name)
-                        if self._is_folder(entry, path, below, linked):
-                            folders.append((path, below))
+                        if self._is_folder(entry, path, ignored, linked):
+                            folders.append((path, ignored or self.is_ignored(entry.name)))
             except FileNotFoundError:  # it went meanwhile
                 continue
             except OSError as error:
                 self._other(f"{NO_ENTRY}: {error.strerror}", folder)
 
     def _is_entered(self, folder: str) -> bool:
-        inode = _inode(os.stat(self._at(folder)))
-        first = self._entered.setdefault(inode, folder)
+        at = self._at(folder)
+        first = self._entered.setdefault(_inode(os.stat(at)) or os.path.realpath(at), folder)
         if first != folder:
             self.aliases[folder] = first
             self._other(SAME_FOLDER, folder)
         return first != folder
 
     def _is_folder(self, entry: os.DirEntry[str], path: str, ignored: bool, linked: bool) -> bool:
-        """Whether an entry is a folder that is to be entered now; notes what it is else."""
+        """Whether an entry is a folder that is to be entered now; notes what it is else.
+
+        Args:
+            ignored: whether nothing of the folder that it is in is read.
+            linked: whether that was entered over a link.
+        """
         is_link = entry.is_symlink()
         try:
             found = entry.stat()
         except OSError as error:
-            if not ignored and (is_link or not isinstance(error, FileNotFoundError)):
-                self._other(NOWHERE if is_link else f"{NO_ENTRY}: {error.strerror}", path)
+            if is_link or not isinstance(error, FileNotFoundError):
+                self._tell(ignored, entry.name, NOWHERE if is_link else f"{NO_ENTRY}: {error.strerror}", path)
             return False
         if stat.S_ISDIR(found.st_mode):
-            if is_link and not ignored:
+            if is_link and not ignored and not self.is_ignored(entry.name):
                 self._links.append(path)
             return not is_link
         if not stat.S_ISREG(found.st_mode):
-            if not ignored:
-                self._other(NO_FILE, path)
+            self._tell(ignored, entry.name, NO_FILE, path)
         elif not _is_text(path):
             self.nameless += 1 if found.st_size else 0
         elif not found.st_size:
@@ -135,6 +138,10 @@ class Walk:
             self.files[path] = SourceFile(found.st_size, changed, _inode(found), linked or is_link)
         return False
 
+    def _tell(self, ignored: bool, name: str, why: str, path: str) -> None:
+        if not ignored and not self.is_ignored(name):
+            self._other(why, path)
+
     def _other(self, why: str, path: str) -> None:
         self.others[why].append(path.encode(errors="replace").decode())
 
@@ -143,7 +150,7 @@ class Walk:
 
 
 def _inode(found: os.stat_result) -> int:
-    return found.st_dev << 64 | found.st_ino
+    return found.st_dev << 64 | found.st_ino if found.st_ino else 0  # some file systems have none
 
 
 def _is_text(path: str) -> bool:

@@ -114,7 +114,9 @@ LEFT_OUT = {
     "C.bz2": bz2.compress(os.urandom(10_000))[:-9],
     "D.zst": zstd(os.urandom(10_000))[:5_000],
     "E.deflate": zlib.compress(os.urandom(10_000))[:5_000],
-    "F.gz": gzip.compress(os.urandom(10_000))[:12],
+    "F.snappy": hadoop(os.urandom(10_000), "snappy")[:-9],
+    "G.lz4": hadoop(TWO, "lz4_raw")[:-5],
+    "H.gz": gzip.compress(os.urandom(10_000))[:12],
 }
 
 
@@ -225,6 +227,7 @@ def test_a_column_of_a_later_batch_is_published_and_a_type_that_does_not_fit_sto
         ("a decimal(12,2)", "a int", "a decimal(12,2)"),
         ("a date", "a timestamp", None),
         ("a struct<x: int>", "a struct<X: smallint, y: int>", "a struct<x: int, y: int>"),
+        ("a struct<X: int>", "a struct<x: bigint>", None),
         ("a array<struct<x: int>>", "a array<struct<y: int>>", "a array<struct<x: int, y: int>>"),
         ("a map<string, struct<x: int>>", "a map<string, struct<x: string>>", None),
         ("a struct<x: int>", "a array<int>", None),

@@ -75,6 +75,14 @@ def test_no_text_is_taken_for_packed(text):
     assert packing("a.json", text.encode()[:512]) == Packing()
 
 
+def hadoop(*given):
+    """A block as Hadoop writes it, of one chunk or several."""
+    first, codec, *more = given
+    chunks = [pa.compress(each, codec=codec, asbytes=True) for each in (first, *more) if each]
+    whole = sum(map(len, (first, *more))).to_bytes(4, "big")
+    return whole + b"".join(len(chunk).to_bytes(4, "big") + chunk for chunk in chunks)
+
+
 @pytest.mark.parametrize("content", [b"", TEXT, TEXT * 100_000], ids=["empty", "short", "long"])
 def test_what_is_torn_is_told_and_what_is_whole_is_not(tmp_path, content):
     packed = {
@@ -82,6 +90,8 @@ def test_what_is_torn_is_told_and_what_is_whole_is_not(tmp_path, content):
         "bzip2": bz2.compress(content) + bz2.compress(content),
         "zstd": pa.compress(content, codec="zstd", asbytes=True) + ZSTD,
         "deflate": zlib.compress(content),
+        "lz4": hadoop(content, "lz4_raw") + hadoop(TEXT, "lz4_raw", TEXT * 9),
+        "snappy": hadoop(content, "snappy") + hadoop(TEXT, "snappy", TEXT * 9),
     }
     for way, each in packed.items():
         (tmp_path / way).write_bytes(each)
