@@ -19,12 +19,12 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructF
 from acker.core.paths import absolute
 from acker.core.quoting import sql_name
 from acker.spark.streams import can_hold
+from acker.spouts.footers import unreadable
 from acker.spouts.listing import open_folder
 from acker.spouts.reading import read_files
 
 _AT_ONCE = 16
 _BLOCK_BYTES = 1 << 20
-_NO_CODECS = {"BROTLI": "Brotli", "LZO": "LZO"}  # that Spark comes with
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _WIDER = {  # -> the types that hold all of its values as they are
     "byte": ("short", "integer", "long", "double"),
@@ -66,7 +66,9 @@ def footers(folder: str, paths: Sequence[str]) -> dict[str, Footer]:
     def footer(path: str) -> Footer | None:
         try:
             with system.open_input_file(f"{root}/{path}") as source:
-                return _footer(pq.read_metadata(source))
+                found = pq.read_metadata(source)
+                length = int.from_bytes(source.read_at(4, source.size() - 8), "little")
+                return _footer(found, unreadable(source.read_at(length, source.size() - 8 - length)))
         except FileNotFoundError:
             return None
         except (ArrowException, OSError, ValueError) as error:
@@ -104,16 +106,12 @@ def undecodable(folder: str, paths: Sequence[str]) -> dict[str, str]:
         return {path: each for path, each in zip(paths, threads.map(why, paths), strict=True) if each}
 
 
-def _footer(found: pq.FileMetaData) -> Footer:
+def _footer(found: pq.FileMetaData, why: str | None) -> Footer:
     columns = [found.schema.column(number) for number in range(found.num_columns)]
     if not columns:
         return Footer(why="without columns")
-    if found.num_row_groups:
-        first = found.row_group(0)
-        codecs = {first.column(number).compression for number in range(found.num_columns)}
-        unknown = next((_NO_CODECS[codec] for codec in sorted(codecs) if codec in _NO_CODECS), None)
-        if unknown:
-            return Footer(why=f"packed as {unknown}, which Spark does not unpack")
+    if why is not None:
+        return Footer(why=why)
     nulls = tuple(
         each.name for each in columns if each.path == each.name and each.logical_type.type == "UNKNOWN"
     )

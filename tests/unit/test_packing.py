@@ -125,13 +125,17 @@ def test_of_parquet_files_the_footers_tell_and_pages_that_are_no_rows_are_found(
     content[10:40] = bytes(30)
     (tmp_path / "torn").write_bytes(content)
     pq.write_table(table, tmp_path / "brotli", compression="brotli")
+    pq.write_table(
+        table, tmp_path / "split", use_dictionary=False, column_encoding={"id": "BYTE_STREAM_SPLIT"}
+    )
     (tmp_path / "text").write_bytes(TEXT)
-    names = ["good", "torn", "brotli", "text", "gone"]
+    names = ["good", "torn", "brotli", "split", "text", "gone"]
     found = footers(str(tmp_path), names)
     assert {name: (each.rows, each.nulls) for name, each in found.items()} == {
         "good": (1_000, ("none",)),
         "torn": (1_000, ("none",)),
         "brotli": (0, ()),
+        "split": (0, ()),
         "text": (0, ()),
     }
     assert list(undecodable(str(tmp_path), names)) == ["torn", "text"]
