@@ -337,6 +337,9 @@ def audit(topology: str) -> list[str]:
     for name, findings in result.findings.items():
         for finding in findings[:_LISTED]:
             log.error("%s: %s %s", name, finding.message, finding.why)
+    for name, each in result.streams.items():
+        for why in each.why:
+            log.warning("%s: not compared by what its rows say: %s", name, why)
     counts = {"lost": result.lost, "unexpected": result.unexpected, "duplicated": result.duplicated}
     return [f"{number:,} {name}" for name, number in counts.items() if number]
 

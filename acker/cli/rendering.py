@@ -16,7 +16,7 @@ from acker.reports.sources import amounts, reasons
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from acker.core.audit import Audit
+    from acker.core.audit import Audit, Compared
     from acker.core.messages import MessageId
     from acker.operations.forget import Forgotten
     from acker.operations.replay import DryRun
@@ -119,7 +119,20 @@ def audit(result: "Audit") -> None:
     changed(result.changed)
     for spout, why in result.unknown.items():
         line(f"{spout}: what is unread is unknown: {why}")
+    for name, each in result.streams.items():
+        line(_compared(name, each))
     line(f"verdict: {result.verdict}", "bold green" if result.passed else "bold red")
+
+
+def _compared(name: str, each: "Compared") -> str:
+    """How what a stream publishes was compared."""
+    numbers = {
+        "compared by what their rows say": each.compared,
+        "by the number of their rows": each.by_count,
+        "not compared": each.not_compared,
+    }
+    said = ", ".join(f"{number:,} {how}" for how, number in numbers.items() if number) or "0 compared"
+    return f"{name}: of its messages {said}" + "".join(f"; {why}" for why in each.why)
 
 
 def status(result: dict[str, Any]) -> None:

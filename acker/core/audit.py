@@ -31,6 +31,25 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """How what a stream publishes was compared with the acked messages.
+
+    Args:
+        to: where it is published.
+        compared: messages whose rows were compared by what they say, trimmed ones all together.
+        by_count: those whose rows were counted.
+        not_compared: those whose rows were not looked at.
+        why: why not all was compared by what it says; empty where it was.
+    """
+
+    to: str
+    compared: int
+    by_count: int
+    not_compared: int
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Audit:
     """Counts of messages, by the newest state of each, and the verdict."""
 
@@ -47,6 +66,7 @@ class Audit:
     late: int  # events that the newest fold found to be of settled attempts
     dead_letters: list[Finding] = field(default_factory=list)
     findings: dict[str, list[Finding]] = field(default_factory=dict)  # lost, unexpected, duplicated
+    streams: dict[str, Compared] = field(default_factory=dict)  # those that are published, by name
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)  # spout -> why -> what is never read
     # Neither fails an audit: what was acked remains right.
     changed: dict[str, str] = field(default_factory=dict)  # spout -> what is another than when it was read
@@ -56,6 +76,11 @@ class Audit:
     def passed(self) -> bool:
         """Whether nothing is lost, unexpected or duplicated."""
         return not (self.lost or self.unexpected or self.duplicated)
+
+    @property
+    def vouches(self) -> bool:
+        """Whether it passed, and all that is published was compared by what it says."""
+        return self.passed and not any(each.why for each in self.streams.values())
 
     @property
     def verdict(self) -> str:

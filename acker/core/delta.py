@@ -8,7 +8,7 @@ published tables unless few rows go into a plain one (`acker/spark/delta.py`, `a
 import errno
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Any
@@ -146,15 +146,35 @@ def query_table(sql: str, **tables: DeltaTable) -> pa.Table:
         StoreError: a table's data cannot be read.
     """
     try:
-        builder = QueryBuilder()
-        for name, table in tables.items():
-            builder = builder.register(name, table)
-        return arrow_table(builder.execute(sql))
+        return arrow_table(_answer(sql, tables))
     except Exception as error:
-        paths = [path_of(table) for table in tables.values()]
-        damaged = f"The data of {', '.join(paths)} cannot be read: {said(error)} {RECOVERY_HINT}"
-        only = paths[0] if len(paths) == 1 else None
-        raise StoreError(out_of_reach(paths[0], said(error)) or damaged, table=only) from error
+        raise _unread(tables, error) from error
+
+
+def query_batches(sql: str, **tables: DeltaTable) -> Iterator[pa.RecordBatch]:
+    """What `query_table` returns, piece by piece, of which no more than some are in memory.
+
+    Raises:
+        StoreError: a table's data cannot be read.
+    """
+    try:
+        yield from pa.RecordBatchReader.from_stream(_answer(sql, tables))
+    except Exception as error:
+        raise _unread(tables, error) from error
+
+
+def _answer(sql: str, tables: Mapping[str, DeltaTable]) -> Any:
+    builder = QueryBuilder()
+    for name, table in tables.items():
+        builder = builder.register(name, table)
+    return builder.execute(sql)
+
+
+def _unread(tables: Mapping[str, DeltaTable], error: Exception) -> StoreError:
+    paths = [path_of(table) for table in tables.values()]
+    damaged = f"The data of {', '.join(paths)} cannot be read: {said(error)} {RECOVERY_HINT}"
+    only = paths[0] if len(paths) == 1 else None
+    return StoreError(out_of_reach(paths[0], said(error)) or damaged, table=only)
 
 
 def in_batches(batches: Sequence[int], column: str = "_batch") -> str:

@@ -22,6 +22,7 @@ from pyarrow.fs import copy_files
 from acker.core.copies import Copied, copy_data, copy_log, files_at
 from acker.core.delta import said
 from acker.core.errors import StoreError
+from acker.core.kept import kept
 from acker.core.lease import KEEPS_FILES, Holding, Lease
 from acker.core.schemas import (
     ACKNOWLEDGEMENTS,
@@ -224,6 +225,9 @@ def _names(topology: Topology, store: Store) -> Iterator[str]:
     yield from map(stream, Journal(store, topology.roles).components())
     yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, TRIMS)
     yield from map(trimmed, counted_trim(store).tuples or ())
+    yield from map(
+        kept, dict.fromkeys([*topology.publications, *Journal(store, topology.roles).components()])
+    )
 
 
 def paths_in(store: Store, tables: Mapping[str, DeltaTable]) -> dict[str, DeltaTable]:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from acker.batches.run import Run
 from acker.core.delta import arrow_table, path_of
 from acker.core.errors import StoreError
+from acker.core.kept import kept
 from acker.core.lease import KEEPS_FILES, Lease
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS, is_far, stream
 from acker.core.trims import counted_trim
@@ -74,6 +75,7 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
     journal = run.snapshot()
     components = dict.fromkeys([*run.topology.components, *journal.components()])  # also those gone
     others = [*map(stream, components), *map(trimmed, counted_trim(run.store).tuples or ())]
+    others += map(kept, dict.fromkeys([*run.topology.publications, *components]))
     names = [*SCHEMAS, *(name for name in others if journal.open(name) is not None)]
     for name in names:
         table = run.store.require(name)

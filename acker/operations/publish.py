@@ -17,6 +17,7 @@ from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.streams import Rows, untracked
 from acker.journal.downstream import downstream_batches
 from acker.journal.journal import Journal
+from acker.operations.taken_rows import note_taken
 from acker.spark.delta import read_files
 from acker.spark.streams import tuples
 from acker.spark.tags import tagged
@@ -58,6 +59,9 @@ def publish_stream(run: Run, publication: Publication) -> int:
         run.hold()
         name, publishes = run.topology.name, publication.stream
         with tagged(run.spark, topology=name, publishes=publishes, fold=acked.fold, run=run.run_id):
+            if acked.replaced:
+                former = former_streams(run.topology, journal, publication.target)
+                note_taken(journal, publication.stream, [*former], publication.target, acked.fold)
             publication.target.apply(run.spark, _changes(run, journal, publication, acked))
         run.emit_progress("published", publication.stream, acked.fold)
     return len(folds)

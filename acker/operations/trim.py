@@ -18,11 +18,13 @@ from acker.core.streams import held_back, untracked
 from acker.core.trims import Trim, append_trim, counted_trim, newest_trim
 from acker.journal.batch import Batch
 from acker.journal.journal import Journal
+from acker.operations.gone_rows import keep_gone_rows
 from acker.operations.publish import former_streams, published_through
 from acker.targets.aggregate import DeltaAggregate
-from acker.targets.audit import acked_tuples, gone_by_key
+from acker.targets.audit import acked_tuples
 from acker.targets.base import Target
 from acker.targets.by_key import keep, trimmed
+from acker.targets.made_anew import gone_by_key
 from acker.topology.topology import Topology
 
 _TRIES = 3
@@ -92,6 +94,7 @@ def _counted(run: Run, announced: Trim) -> Trim:
             # Where an older version has trimmed without that, what it took is not known any more.
             if rows is not None and (not had or run.store.open(trimmed(name)) is not None):
                 keep(run.store, name, by, rows, before.number, counted)
+    keep_gone_rows(run.topology, journal, before, announced, counted)
     return Trim(counted, announced.upto, tuples)
 
 

@@ -3,8 +3,10 @@
 from dataclasses import asdict, replace
 from typing import Any
 
-from acker.core.audit import Audit, Finding, audit, missing_from
+from acker.core.audit import Audit, Compared, Finding, audit, missing_from
+from acker.core.errors import StoreError
 from acker.core.integrity import check_tables
+from acker.core.kept import kept_rows
 from acker.core.ledger import read_fold
 from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.store import Store
@@ -12,13 +14,19 @@ from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
 from acker.operations.publish import former_streams
 from acker.reports.sources import changed, left_out, source_backlogs, unknown
-from acker.targets.base import Evidence, Target, published_fold
+from acker.targets.acked import Acked
+from acker.targets.base import Evidence, Target, Verdict, published_fold
 from acker.targets.by_key import trimmed
 from acker.topology.topology import Topology
 
+_UNREADABLE = "Unsupported table features"  # as `deltalake` says
 
-def audit_report(topology: Topology, store: Store) -> Audit:
+
+def audit_report(topology: Topology, store: Store, contents: bool = True) -> Audit:
     """The verdict on a topology's store and on its published tables.
+
+    Args:
+        contents: whether messages are compared by what their rows say, and not by their number alone.
 
     Raises:
         StoreError: the store has no ledger yet, cannot be read, or does not hold what was committed to it.
@@ -29,40 +37,71 @@ def audit_report(topology: Topology, store: Store) -> Audit:
     journal.check_batches()
     check_tables(journal, journal.components())
     found: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
+    compared: dict[str, Compared] = {}
     positions = [journal.fold.number if journal.fold else 0]
     for name, target in targets.items():
-        evidence = _evidence(topology, journal, name, target)
+        evidence = _evidence(topology, journal, name, target, contents)
         if evidence is None:
             continue
         positions.append(evidence.position)
-        for kind, each in target.audit(evidence).items():
+        verdict = _verdict(target, evidence)
+        for kind, each in verdict.findings.items():
             found[kind].extend(each)
+        numbers = (verdict.compared, verdict.by_count, verdict.not_compared)
+        compared[name] = Compared(target.uri, *numbers, verdict.why)
         found["lost"].extend(missing_from(journal, name))
     judged = audit(journal, [spout.name for spout in topology.spouts], found, min(positions))
     sources = source_backlogs(topology, journal)
     differing = {spout: str(each) for spout, each in changed(sources).items()}
-    return replace(judged, left_out=left_out(sources), changed=differing, unknown=unknown(sources))
+    judged = replace(judged, streams=compared, left_out=left_out(sources))
+    return replace(judged, changed=differing, unknown=unknown(sources))
 
 
-def _evidence(topology: Topology, journal: Journal, name: str, target: Target) -> Evidence | None:
+def _verdict(target: Target, evidence: Evidence) -> Verdict:
+    """What a target says of what it holds; that it was not compared, where it cannot be read."""
+    messages = Acked.of(evidence).number()
+    try:
+        found = target.audit(evidence)
+    except StoreError as error:
+        if _UNREADABLE not in str(error):
+            raise
+        return Verdict({}, 0, 0, messages, (f"the table has features that cannot be read here: {error}",))
+    if isinstance(found, Verdict):
+        return found
+    return Verdict(found, 0, messages, 0, (f"{type(target).__name__} does not tell how it compares",))
+
+
+def _evidence(
+    topology: Topology, journal: Journal, name: str, target: Target, contents: bool
+) -> Evidence | None:
     """What a target should hold; None where its stream has emitted nothing yet."""
     upto = published_fold(journal, target, name)
     if journal.open(stream(name)) is None:
         return None
     former = former_streams(topology, journal, target)
     streams = {each: journal.require(stream(each)) for each in (name, *former)}
-    fold = read_fold(journal.require(LEDGER), upto) if upto else None
     counted = counted_trim(journal.store)  # before what is kept, which later trimmings leave readable
+    position = max([upto, *former.values()])
     return Evidence(
         ledger=journal.require(LEDGER),
         stream=name,
         streams=streams,
-        position=max([upto, *former.values()]),
-        folded=fold.logged.get(component_of(name), 0) if fold else 0,
+        position=position,
+        folded=_folded(journal, name, upto),
         trim=newest_trim(journal.store),
         counted=counted,
+        kept_rows=kept_rows(journal.store, [*streams], counted, position),
+        former={each: _folded(journal, each, fold) for each, fold in former.items()},
+        may_be_untracked=topology.may_be_untracked(name),
+        contents=contents,
         kept={each: table for each in streams if (table := journal.store.open(trimmed(each))) is not None},
     )
+
+
+def _folded(journal: Journal, name: str, fold: int) -> int:
+    """The newest batch of a stream's component in a fold; 0 before the first."""
+    logged = read_fold(journal.require(LEDGER), fold).logged if fold else {}
+    return logged.get(component_of(name), 0)
 
 
 def audit_json(result: Audit) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from pyspark.sql import functions as F
 from acker.core.delta import open_table
 from acker.core.errors import TopologyError
 from acker.core.quoting import sql_name
+from acker.core.schemas import component_of
 from acker.spark.delta import append, read
 from acker.targets.aggregates import Aggregate, check_column
-from acker.targets.audit import audit_by_key
-from acker.targets.base import Changes, Evidence, Findings
+from acker.targets.base import Changes, Evidence, Verdict
 from acker.targets.by_key import COUNT, ByKey
 from acker.targets.delta import DeltaTarget
+from acker.targets.made_anew import audit_by_key
 
 if TYPE_CHECKING:
     from acker.targets.kafka import KafkaTarget
@@ -58,7 +59,13 @@ class DeltaAggregate(DeltaTarget):
         """
         types = {name: kind for name, kind in rows.dtypes if name in columns}
         for key in self.by:
-            check_column(f"by={key!r}", stream, key, types)
+            kind = check_column(f"by={key!r}", stream, key, types)
+            if "map<" in kind:
+                raise TopologyError(
+                    f"by={key!r} of what {stream} publishes: {key} is {kind}, and maps cannot be compared. "
+                    "Key it by text, as by to_json(…).",
+                    component=component_of(stream),
+                )
         for aggregate in self.aggregates.values():
             aggregate.check(stream, types)
         if self.topic is not None:
@@ -146,6 +153,6 @@ class DeltaAggregate(DeltaTarget):
         """Its rows as the audit makes them."""
         return ByKey(self.by, self.aggregates)
 
-    def audit(self, evidence: Evidence) -> Findings:
+    def audit(self, evidence: Evidence) -> Verdict:
         """See `Target`. Each row is what the acked tuples of its key make."""
         return audit_by_key(evidence, self.table(), self.rows_by_key())

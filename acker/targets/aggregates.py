@@ -60,6 +60,9 @@ class Aggregate(Protocol):
 class Recomputed(Protocol):
     """An aggregate that the audit computes again without Spark. Of others it compares the tuples' number."""
 
+    def fits(self, types: pl.Schema) -> bool:
+        """Whether it can be made of columns of these types."""
+
     def over(self, types: pl.Schema) -> pl.Expr:
         """The aggregation over tuples, whose columns have `types`."""
 
@@ -83,6 +86,10 @@ class Count:
 
     def check(self, stream: str, types: dict[str, str]) -> None:
         """Every stream can be counted."""
+
+    def fits(self, types: pl.Schema) -> bool:
+        """See `Recomputed`."""
+        return True
 
     def over(self, types: pl.Schema) -> pl.Expr:
         """See `Recomputed`."""
@@ -118,6 +125,10 @@ class Sum:
                 component=component_of(stream),
             )
 
+    def fits(self, types: pl.Schema) -> bool:
+        """See `Recomputed`."""
+        return True
+
     def over(self, types: pl.Schema) -> pl.Expr:
         """See `Recomputed`."""
         kind = types[self.column]
@@ -137,6 +148,10 @@ class _Extreme:
     def check(self, stream: str, types: dict[str, str]) -> None:
         """See `Aggregate`."""
         check_column(f"{type(self).__name__}({self.column!r})", stream, self.column, types)
+
+    def fits(self, types: pl.Schema) -> bool:
+        """See `Recomputed`. Nested values have another order in Spark than here."""
+        return not types[self.column].is_nested()
 
 
 @dataclass(frozen=True)

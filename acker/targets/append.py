@@ -8,13 +8,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.core.delta import append_rows, open_table
+from acker.core.digests import NoDigest
 from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
 from acker.core.schemas import component_of, of_stream
 from acker.spark.delta import append, schema_of
-from acker.targets.audit import audit_rows
-from acker.targets.base import Changes, Evidence, Findings
+from acker.targets.audit import QUICK, audit_rows
+from acker.targets.base import Changes, Evidence, Verdict
+from acker.targets.by_content import audit_contents
 from acker.targets.delta import DeltaTarget
 from acker.targets.plain import takes_as_they_are
 
@@ -83,9 +85,15 @@ class DeltaAppend(DeltaTarget):
         )
         self.merge(spark, source, changes, sql)
 
-    def audit(self, evidence: Evidence) -> Findings:
-        """See `Target`. Row by row: each acked root has as many as its tuples are."""
-        return audit_rows(evidence, self.table())
+    def audit(self, evidence: Evidence) -> Verdict:
+        """See `Target`. Message by message: its rows say what its tuples do, or are as many."""
+        table = self.table()
+        if not evidence.contents:
+            return audit_rows(evidence, table, QUICK)
+        try:
+            return audit_contents(evidence, table, self.path)
+        except NoDigest as error:
+            return audit_rows(evidence, table, f"a column is of the type {error}, which is not compared")
 
 
 def _check_types(

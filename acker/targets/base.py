@@ -18,8 +18,9 @@ from acker.core.audit import Finding
 from acker.core.delta import RECOVERY_HINT, last_number
 from acker.core.errors import StoreError
 from acker.core.identity import Identity, identity_of
+from acker.core.kept import Kept
 from acker.core.ledger import APP
-from acker.core.schemas import LEDGER
+from acker.core.schemas import LEDGER, component_of
 from acker.core.snapshot import Snapshot
 from acker.core.trims import Trim
 
@@ -94,7 +95,12 @@ class Evidence:
         folded: the newest batch of the stream's component in that fold.
         trim: how far the streams were trimmed, or are about to be.
         counted: the newest trimming of which it is known how many tuples went.
-        kept: what the store keeps of trimmed tuples, by stream, where it keeps something.
+        kept: what the store keeps of trimmed tuples of aggregates, by stream, where it keeps something.
+        kept_rows: what it keeps of trimmed rows.
+        former: the newest batch of each other stream's component in the newest fold of it that the target
+            holds, by stream.
+        may_be_untracked: whether the stream may have tuples of no message.
+        contents: whether messages are compared by what their rows say, and not by their number alone.
     """
 
     ledger: DeltaTable
@@ -105,9 +111,36 @@ class Evidence:
     trim: Trim
     counted: Trim
     kept: Mapping[str, DeltaTable] = field(default_factory=dict)
+    kept_rows: Kept = field(default_factory=Kept)
+    former: Mapping[str, int] = field(default_factory=dict)
+    may_be_untracked: bool = False
+    contents: bool = True
+
+    def batches_of(self, stream: str) -> str:
+        """A SQL condition on batches of a stream: those that were folded and that no trimming has counted."""
+        newest = self.folded if stream == self.stream else self.former.get(stream, 0)
+        return f"(_batch > {self.counted.upto.get(component_of(stream), 0)} AND _batch <= {newest})"
 
 
 Findings = Mapping[str, list[Finding]]  # lost, unexpected, duplicated -> what is wrong
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong with what a target holds, and how that was found out.
+
+    Args:
+        compared: acked messages whose rows were compared by what they say.
+        by_count: those whose rows were counted.
+        not_compared: those whose rows were not looked at.
+        why: why not all was compared by what it says; empty where it was.
+    """
+
+    findings: Findings
+    compared: int = 0
+    by_count: int = 0
+    not_compared: int = 0
+    why: tuple[str, ...] = ()
 
 
 class Target(ABC):
@@ -156,8 +189,8 @@ class Target(ABC):
         """
 
     @abstractmethod
-    def audit(self, evidence: Evidence) -> Findings:
-        """Compare what it holds with what it should hold."""
+    def audit(self, evidence: Evidence) -> Verdict | Findings:
+        """Compare what it holds with what it should hold. Mere findings say that it counted."""
 
     @abstractmethod
     def published_at(self, publisher: Publisher, fold: int) -> datetime | None:

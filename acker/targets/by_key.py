@@ -5,29 +5,24 @@ each key in the table `trimmed/<stream>` of the store. The audit adds up the tup
 rows, and compares each key. All of it runs without Spark.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from acker.core.delta import commit_once, open_table, query_table
+from acker.core.digests import frame_digests
 from acker.core.schemas import LOG_PROPERTIES, properties_at
 from acker.core.store import Store
 from acker.targets.aggregates import Aggregate, Recomputed
 
 COUNT = "_tuples"  # how many tuples a row stands for
 TRIM = "_trim"  # the trimming with which they went, or a later one before the newest
+KEY = "_key"  # the digest of a row's key
 _APP = "trim"
-
-_TYPES = (
-    pl.String,
-    pl.Boolean,
-    pl.Date,
-    pl.Datetime,
-    pl.Decimal,
-)  # and numbers; of others nothing is compared
 
 
 def trimmed(stream: str) -> str:
@@ -57,15 +52,40 @@ class ByKey:
         """All columns of its rows."""
         return [*self.keys, *self.recomputed, COUNT]
 
-    def types_in(self, table: DeltaTable) -> pl.Schema | None:
-        """The columns of a stream that it needs; None where one is missing, or its type has no order."""
-        used = {*self.keys, *(getattr(each, "column", None) for each in self.recomputed.values())} - {None}
-        found = _schema(table)
-        if not used <= set(found):
-            return None
-        types = pl.Schema({name: found[name] for name in found if name in used})
-        known = all(kind.is_numeric() or isinstance(kind, _TYPES) for kind in types.values())
-        return types if known else None
+    def that_can_be_made(self, streams: Iterable[DeltaTable]) -> "ByKey | str":
+        """It with those aggregates alone that can be made anew from streams; or why none can."""
+        fit = {name: each for name, each in self.aggregates.items() if name in self.recomputed}
+        for table in streams:
+            found = _schema(table)
+            missing = sorted(self._used - found.keys())
+            if missing:
+                return f"a stream has no {', '.join(missing)}, which the table is made of"
+            if any(found[key].is_nested() and "Datetime" in repr(found[key]) for key in self.keys):
+                return "a key has times within a struct or an array, which are not compared"
+            fit = {name: each for name, each in fit.items() if self.recomputed[name].fits(found)}
+        return replace(self, aggregates=fit)
+
+    @property
+    def _used(self) -> set[str]:
+        columns = (getattr(each, "column", None) for each in self.recomputed.values())
+        return {*self.keys, *(name for name in columns if name is not None)}
+
+    def missing_from(self, table: DeltaTable) -> list[str]:
+        """The columns that a published table should have and has not."""
+        found = {field.name for field in table.schema().fields}
+        return [name for name in (*self.keys, *self.aggregates, COUNT) if name not in found]
+
+    def types_in(self, table: DeltaTable) -> pl.Schema:
+        """The columns of a stream that it needs."""
+        return pl.Schema({name: kind for name, kind in _schema(table).items() if name in self._used})
+
+    def name_of(self, row: Mapping[str, Any], ended: str = "") -> str:
+        """A row's key, for people.
+
+        Args:
+            ended: how the names of its columns end in the row.
+        """
+        return ", ".join(f"{name}={row[f'{name}{ended}']}" for name in self.keys)
 
     def over(self, tuples: pl.LazyFrame, types: pl.Schema) -> pl.LazyFrame:
         """One row per key of tuples."""
@@ -77,7 +97,9 @@ class ByKey:
         every = pl.concat(rows, how="vertical_relaxed")
         kinds = every.schema
         made = {name: each.together(name, kinds[name]) for name, each in self.recomputed.items()}
-        return every.group_by(self.keys).agg(**made, **{COUNT: pl.col(COUNT).sum()}).select(self.columns)
+        keys = {name: pl.col(name).first() for name in self.keys}
+        by_digest = every.with_columns(pl.Series(KEY, frame_digests(every, self.keys))).group_by(KEY)
+        return by_digest.agg(**keys, **made, **{COUNT: pl.col(COUNT).sum()}).select(self.columns)
 
 
 def keep(store: Store, stream: str, by: ByKey, gone: pl.DataFrame, before: int, number: int) -> None:
@@ -120,10 +142,8 @@ def rows_kept(table: DeltaTable, by: ByKey, upto: int) -> pl.DataFrame | None:
     return rows.select(by.columns)
 
 
-def rows_published(table: DeltaTable, by: ByKey) -> pl.DataFrame | None:
-    """The rows of a published table; None where it lacks a column."""
-    if not set(by.columns) <= set(_schema(table)):
-        return None
+def rows_published(table: DeltaTable, by: ByKey) -> pl.DataFrame:
+    """The rows of a published table that has all its columns."""
     columns = ", ".join('"' + name.replace('"', '""') + '"' for name in by.columns)
     return pl.DataFrame(query_table(f"SELECT {columns} FROM published", published=table))
 

@@ -20,7 +20,7 @@ from acker.kafka.connections import connection
 from acker.kafka.markers import Marker, create_markers, read_markers
 from acker.kafka.sending import Fenced, Record, Sender
 from acker.targets.audit import audit_sent
-from acker.targets.base import Changes, Evidence, Findings, Publisher, Target
+from acker.targets.base import Changes, Evidence, Publisher, Target, Verdict
 
 MESSAGE, ATTEMPT = "acker-message", "acker-attempt"  # headers
 PART_ROWS = 1_000_000  # of one transaction, for brokers limit how long one may take
@@ -206,7 +206,7 @@ class KafkaTarget(Target):
                 ) from fenced
             time.sleep(_POLL_SECONDS)
 
-    def audit(self, evidence: Evidence) -> Findings:
+    def audit(self, evidence: Evidence) -> Verdict:
         """See `Target`. As many tuples were taken in as were acked, all attempts counted."""
         publishers = [Publisher.of(evidence.ledger, name) for name in evidence.streams]
         publishers += [former for each in publishers for former, _ in each.former]

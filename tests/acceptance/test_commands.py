@@ -105,12 +105,19 @@ def test_a_drain_ends_when_all_has_settled(answers):
     assert answers["drain"].json()["cycles"] > 1
 
 
-def test_the_audit_of_messages_that_wait_for_a_retry_passes(answers):
+def compared(shell, messages):
+    """What an audit says of the only stream, all of whose messages it compared."""
+    numbers = {"compared": messages, "by_count": 0, "not_compared": 0, "why": []}
+    return {"squared": {"to": str(shell.folder / "squares"), **numbers}}
+
+
+def test_the_audit_of_messages_that_wait_for_a_retry_passes(answers, shell):
     found = answers["audit while failing"]
     counts = {name: value for name, value in found.json().items() if value}
     assert (found.code, counts) == (
         0,
-        {"emitted": 3, "acked": 1, "retrying": 2, "verdict": "pass", "findings": EMPTY},
+        {"emitted": 3, "acked": 1, "retrying": 2, "verdict": "pass", "findings": EMPTY}
+        | {"streams": compared(shell, 1)},
     )
 
 
@@ -195,6 +202,7 @@ def test_the_audit_prints_every_count_and_the_dead_letters(answers, shell):
             "late": 0,
             "dead_letters": [{"message": "numbers:0:-4", "why": "attempt 2 in squared: below 0"}],
             "findings": EMPTY,
+            "streams": compared(shell, 3),
             "left_out": {},
             "changed": {},
             "unknown": {},
@@ -206,9 +214,10 @@ def test_the_audit_prints_every_count_and_the_dead_letters(answers, shell):
 @pytest.mark.extended
 def test_the_audit_for_people_ends_with_the_verdict(answers, shell):
     found = shell("audit", "squares", **NO_SPARK)
-    assert found.out.splitlines()[-3:] == [
+    assert found.out.splitlines()[-4:] == [
         "dead letters:",
         "  numbers:0:-4  attempt 2 in squared: below 0",
+        "squared: of its messages 3 compared by what their rows say",
         "verdict: pass",
     ]
 
@@ -326,6 +335,14 @@ def test_a_table_without_its_data_is_named(shell, copied_store, table, command):
     answer = shell(*command, PIPELINE_STORE=str(copied_store), **NO_SPARK)
     assert (answer.code, answer.out, answer.err.startswith("Error: ")) == (2, "", True)
     assert f"{copied_store}/squares/{table}" in answer.err
+
+
+def test_an_audit_that_counts_alone_is_not_strict(answers, shell):
+    codes = [
+        shell("audit", "squares", *options, **NO_SPARK).code
+        for options in ((), ("--strict",), ("--quick",), ("--quick", "--strict"))
+    ]
+    assert codes == [0, 0, 0, 1]
 
 
 def test_rows_that_are_missing_from_a_published_table_fail_the_audit(answers, shell):

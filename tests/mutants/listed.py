@@ -19,6 +19,7 @@ BACKUP = "tests/store/test_backup.py::"
 LEASE = "tests/unit/test_lease.py::"
 MADE = "tests/unit/test_made_at_once.py::"
 LOG = "tests/unit/test_log.py::"
+BY_CONTENT = "tests/store/test_audit_by_content.py::"
 BY_KEY = "tests/spark/test_audit_by_key.py::"
 BATCH = "tests/spark/test_batch.py::"
 BRANCHES = "tests/store/test_branches.py::"
@@ -831,10 +832,38 @@ MUTANTS = (
     ),
     Mutant(
         "an audit counts untracked tuples that a trimming has counted",
-        "acker/targets/audit.py",
-        """(pl.col("_batch") > gone) & """,
+        "acker/targets/base.py",
+        "_batch > {self.counted.upto.get(component_of(stream), 0)} AND ",
         "",
         (f"{BY_KEY}test_tuples_of_no_message_count_once_also_between_the_counting_and_the_deletion",),
+    ),
+    Mutant(
+        "an audit counts published rows and does not look at what they say",
+        "acker/targets/by_content.py",
+        """pl.col("digest") != pl.col(f"digest{_FOUND}")""",
+        "pl.lit(False)",
+        (f"{BY_CONTENT}test_rows_that_do_not_say_what_was_acked_are_found",),
+    ),
+    Mutant(
+        "what trimmed rows say is not kept",
+        "acker/operations/gone_rows.py",
+        "        keep_rows(journal.store, name, rows, number)\n",
+        "        pass\n",
+        (f"{BY_CONTENT}test_what_was_trimmed_is_compared_fold_by_fold",),
+    ),
+    Mutant(
+        "what a replay takes back of trimmed rows is still expected",
+        "acker/core/kept.py",
+        """-pl.col(name) for name in""",
+        """0 * pl.col(name) for name in""",
+        (f"{BY_CONTENT}test_what_a_replay_takes_back_of_trimmed_rows_is_not_expected_any_more",),
+    ),
+    Mutant(
+        "rows of no message may be put into a published table",
+        "acker/targets/by_content.py",
+        "        if not self._judge_others(kept, wanted, found):\n",
+        "        if False:\n",
+        (f"{BY_CONTENT}test_rows_of_no_message_are_compared_altogether",),
     ),
     Mutant(
         "what a renamed bolt had published is not counted when it goes",

@@ -5,9 +5,10 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
+from acker.core.errors import TopologyError
 from acker.core.events import State
 from acker.operations.cycle import run_cycle
 from acker.operations.replay import plan_by_hand
@@ -159,3 +160,86 @@ def test_tuples_that_an_older_version_trimmed_are_counted_alone(place, run):
     assert run.store.open(trimmed("sold")) is None
     table(place).delete("city IS NULL")
     assert [why for _, why in judged(run)["lost"]] == ["aggregates 4 tuples, but 5 were acked"]
+
+
+def test_a_key_that_has_its_row_twice_is_found(place, run):
+    run_cycle(run)
+    write_deltalake(place.path("revenue"), table(place).to_pyarrow_table(), mode="append")
+    found = judged(run)
+    assert found["lost"] == found["unexpected"] == []
+    assert sorted(found["duplicated"]) == [
+        (f"city={city}", "2 rows of one key") for city in ("Köln", "None", "Ulm")
+    ]
+
+
+def test_a_column_that_was_renamed_or_dropped_is_found(place, run, spark):
+    run_cycle(run)
+    name = f"delta.`{place.path('revenue')}`"
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES('delta.columnMapping.mode'='name')")
+    assert judged(run) == NOTHING
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN revenue TO income")
+    spark.sql(f"UPDATE {name} SET income = 0")
+    (found,) = judged(run)["unexpected"]
+    assert found[1] == "has no revenue, which was dropped or renamed"
+    spark.sql(f"ALTER TABLE {name} DROP COLUMN city")
+    assert [why for _, why in judged(run)["unexpected"]] == [
+        "has no city, revenue, which was dropped or renamed"
+    ]
+
+
+KEYS = {
+    "binary": "cast(city AS binary)",
+    "struct": "struct(city, price % 2 AS odd)",
+    "array": "array(city, null)",
+    "nested": "array(struct(cast(price % 3 AS float) AS rest))",
+    "times": "timestamp'1500-01-01' + make_interval(cast(price % 3 * 3000 AS int))",
+    "decimal": "cast(price % 3 / 3 AS decimal(20, 3))",
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_all_types_are_compared(place, kind):
+    place.add("sales", **SOLD)
+    run = place.run(keyed(place, KEYS[kind]))
+    run_cycle(run)
+    assert judged(run) == NOTHING
+    trim_all(place, run)
+    place.add("sales", id=[5], city=["Ulm"], price=[1])
+    run_cycle(run)
+    result = audit_report(run.topology, run.store)
+    assert (result.vouches, [each.compared for each in result.streams.values()]) == (True, [5])
+    table(place).update(updates={"revenue": "0"})
+    assert len(judged(run)["unexpected"]) == len(place.rows("revenue"))
+
+
+def test_keys_that_spark_cannot_compare_are_refused(place):
+    place.add("sales", **SOLD)
+    with pytest.raises(TopologyError, match="maps cannot be compared"):
+        run_cycle(place.run(keyed(place, "map(city, price)")))
+
+
+def test_an_aggregate_of_nested_values_is_said_not_to_be_compared(place):
+    place.add("sales", **SOLD)
+    run = place.run(keyed(place, "city", {"n": Count(), "low": Min("pair")}))
+    run_cycle(run)
+    result = audit_report(run.topology, run.store)
+    (stream,) = result.streams.values()
+    assert (result.passed, result.vouches) == (True, False)
+    assert (stream.compared, stream.by_count, stream.why) == (0, 4, ("low, which cannot be made anew",))
+
+
+def keyed(place, sql, aggregates=None):
+    """Sales by a key of any type."""
+    topology = Topology("keyed", message_timeout=None)
+    sales = topology.spout("sales", DeltaSpout(place.path("sales"), key="id"))
+
+    @topology.bolt(sales)
+    def sold(tuples):
+        return tuples.select(
+            "anchor", "price", F.expr(sql).alias("key"), F.struct("price", "city").alias("pair")
+        )
+
+    topology.publish(
+        sold, to=place.path("revenue"), by="key", aggregates=aggregates or {"revenue": Sum("price")}
+    )
+    return topology

@@ -8,7 +8,6 @@ from acker.core.parquet import columns_of
 from acker.core.schemas import LEDGER, SCHEMAS, stream
 from acker.core.store import Store
 from acker.core.trims import Trim
-from acker.targets import audit
 from acker.targets.audit import audit_counts, audit_rows, audit_sent
 from acker.targets.base import Evidence
 
@@ -34,7 +33,7 @@ NOBODYS = -(2**63)
 @pytest.fixture(params=[1_000_000, 2], ids=["one pass", "many"])
 def evidence(request, tmp_path, monkeypatch) -> Evidence:
     """A store's evidence of the roots; their rows are in a table `published` beside it."""
-    monkeypatch.setattr(audit, "ROOTS_OF_A_PASS", request.param)
+    monkeypatch.setattr("acker.targets.acked.ROOTS_OF_A_PASS", request.param)
     store = Store(str(tmp_path), "audited")
     store.create()
     acked = [
@@ -71,16 +70,16 @@ def evidence(request, tmp_path, monkeypatch) -> Evidence:
     )
 
 
-def named(findings):
+def named(verdict):
     """Kind -> the messages, by name, with the beginning of what is wrong."""
     return {
         kind: sorted((each.message, each.why.partition(" in ")[0]) for each in found)
-        for kind, found in findings.items()
+        for kind, found in verdict.findings.items()
     }
 
 
 def test_each_root_whose_rows_are_not_its_tuples_is_found(evidence, tmp_path):
-    assert named(audit_rows(evidence, DeltaTable(str(tmp_path / "published")))) == {
+    assert named(audit_rows(evidence, DeltaTable(str(tmp_path / "published")), "quick")) == {
         "lost": [("numbers:0:2", "0 of 1 rows"), ("numbers:0:3", "1 of 3 rows")],
         "duplicated": [
             ("numbers:0:4", "2 of 1 rows"),
@@ -91,7 +90,7 @@ def test_each_root_whose_rows_are_not_its_tuples_is_found(evidence, tmp_path):
 
 
 def test_without_a_table_all_that_emitted_is_lost(evidence):
-    found = named(audit_rows(evidence, None))
+    found = named(audit_rows(evidence, None, "quick"))
     assert [message for message, _ in found["lost"]] == [
         f"numbers:0:{offset}" for offset in (1, 2, 3, 4, 5, 6)
     ]
@@ -100,9 +99,9 @@ def test_without_a_table_all_that_emitted_is_lost(evidence):
 def test_tuples_are_counted_of_the_newest_acked_attempts_or_of_all(evidence):
     trimmed, untracked = 4, 1
     newest, all_of_them = (2 + 1 + 3 + 1) + (2 + 1), (2 + 1 + 3 + 1) + (2 + 2) + (2 + 1)
-    assert audit_sent(evidence, "topic", trimmed + untracked + all_of_them) == {}
-    (finding,) = audit_sent(evidence, "topic", 0)["lost"]
+    assert audit_sent(evidence, "topic", trimmed + untracked + all_of_them).findings == {}
+    (finding,) = audit_sent(evidence, "topic", 0).findings["lost"]
     assert finding.why == f"took in 0 tuples, but {trimmed + untracked + all_of_them} were acked"
     sums = str(evidence.ledger.table_uri).removesuffix("/") + "-sums"
     write_deltalake(sums, pl.DataFrame({"_tuples": [trimmed, untracked, newest]}).to_arrow())
-    assert audit_counts(evidence, DeltaTable(sums), "_tuples") == {}
+    assert audit_counts(evidence, DeltaTable(sums), "_tuples", "").findings == {}

@@ -1,0 +1,73 @@
+"""What a replay takes back of trimmed rows, noted before a publish takes it.
+
+The published rows are all that is left of such a message. What is kept of its fold is compared with what the
+table has, while that has it: where they differ, nobody can tell any more what the rest of the fold should be.
+"""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from acker.core.events import State
+from acker.core.kept import GONE, Kept, has_taken, kept_rows, take_rows
+from acker.core.ledger import settled_in
+from acker.core.parquet import collect
+from acker.core.schemas import LEDGER, stream
+from acker.core.trims import Trim, counted_trim
+from acker.journal.journal import Journal
+from acker.targets.acked import Acked, is_gone
+from acker.targets.append import DeltaAppend
+from acker.targets.base import Target
+from acker.targets.by_content import sums_of_folds, sums_of_table
+
+
+def note_taken(journal: Journal, name: str, former: Sequence[str], target: Target, fold: int) -> None:
+    """Note what the replays of a fold are about to take back of the trimmed rows of a table.
+
+    Args:
+        name: of the stream that is published.
+        former: streams that fed the table before.
+    """
+    if not isinstance(target, DeltaAppend) or has_taken(journal.store, [name, *former], fold):
+        return
+    counted = counted_trim(journal.store)
+    kept = kept_rows(journal.store, [name, *former], counted, fold - 1)
+    old = _replaced(journal, fold, counted, kept)
+    table = target.table()
+    if old.is_empty() or table is None:
+        return
+    acked = Acked(journal.require(LEDGER), {}, fold - 1)
+    touched = pl.col("fold").is_in(old["fold"].unique().implode()), is_gone(counted), ~is_gone(kept.since)
+    streams = [journal.require(stream(each)) for each in (name, *former)]
+    taken, there = [pl.DataFrame(schema=GONE)], [pl.DataFrame(schema=GONE)]
+    for roots in sums_of_table(table, streams, acked, *touched):
+        there.append(sums_of_folds(roots))
+        taken.append(sums_of_folds(roots.join(old, on="root_id", how="semi")))
+    found = _together(there).join(_known(kept), on="fold", how="left", suffix="_kept")
+    is_sound = pl.all_horizontal(pl.col(each) == pl.col(f"{each}_kept").fill_null(0) for each in _SUMS)
+    sound = found.filter(is_sound).select("fold", sound=pl.lit(True))
+    rows = _together(taken).join(sound, on="fold", how="left")
+    digest = pl.when("sound").then("digest")
+    take_rows(journal.store, name, rows.with_columns(digest=digest).drop("sound"), counted.number, fold)
+
+
+_SUMS = ("rows", "digest")
+
+
+def _replaced(journal: Journal, fold: int, counted: Trim, kept: Kept) -> pl.DataFrame:
+    """The trimmed attempts that those of a fold replace."""
+    acked = settled_in(journal.require(LEDGER), fold).filter(pl.col("state") == State.ACKED)
+    new = acked.filter(pl.col("fold") == fold).select(root_id="replaces").drop_nulls()
+    goes = is_gone(counted), ~is_gone(kept.since)
+    return collect(acked.filter(*goes).join(new, on="root_id", how="semi").select("root_id", "fold"))
+
+
+def _together(rows: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(rows).group_by("fold").agg(pl.exclude("fold").sum())
+
+
+def _known(kept: Kept) -> pl.DataFrame:
+    """What should be there of each fold, where that is known."""
+    sums = [pl.col(name).sum() for name in _SUMS]
+    folds = kept.rows.group_by("fold").agg(*sums, untold=pl.col("digest").has_nulls())
+    return folds.filter(~pl.col("untold")).drop("untold")
