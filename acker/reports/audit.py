@@ -10,11 +10,11 @@ from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.store import Store
 from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
-from acker.operations.publish import former_streams
+from acker.operations.publish import former_streams, published_upto
 from acker.reports.sources import changed, left_out, source_backlogs, unknown
 from acker.targets.base import Evidence, Target, published_fold
 from acker.targets.by_key import trimmed
-from acker.topology.topology import Topology
+from acker.topology.topology import Publication, Topology
 
 
 def audit_report(topology: Topology, store: Store) -> Audit:
@@ -46,9 +46,10 @@ def audit_report(topology: Topology, store: Store) -> Audit:
 
 def _evidence(topology: Topology, journal: Journal, name: str, target: Target) -> Evidence | None:
     """What a target should hold; None where its stream has emitted nothing yet."""
-    upto = published_fold(journal, target, name)
+    held = published_fold(journal, target, name)
     if journal.open(stream(name)) is None:
         return None
+    upto = max(held, published_upto(topology, journal, Publication(name, target)))
     former = former_streams(topology, journal, target)
     streams = {each: journal.require(stream(each)) for each in (name, *former)}
     fold = read_fold(journal.require(LEDGER), upto) if upto else None

@@ -39,6 +39,7 @@ WAITING = "tests/store/test_waiting.py::"
 RUNS = "tests/spark/test_topology_runs.py::"
 RICH = "tests/spark/test_rich_bolts.py::"
 PUBLISH = "tests/spark/test_publish.py::"
+NOTHING = "tests/store/test_nothing.py::"
 STREAMS = "tests/spark/test_streams.py::"
 
 
@@ -757,6 +758,13 @@ MUTANTS = (
         (
             f"{PUBLISH}test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more[optimized]",
         ),
+    ),
+    Mutant(
+        "a fold that has something for a table is passed over",
+        "acker/operations/publish.py",
+        "        passed_over = 0 if each.fold in full else passed_over + 1\n",
+        "        passed_over += 1\n",
+        (f"{NOTHING}test_a_fold_without_a_tuple_for_a_target_is_published_as_it_is",),
     ),
     Mutant(
         "a replay adds to an aggregate without taking back",
