@@ -208,7 +208,9 @@ def audit_by_key(evidence: Evidence, table: DeltaTable | None, by: ByKey) -> Fin
     found, made = rows_published(table, by), _made(evidence, by)
     if found is None or made is None:
         return audit_counts(evidence, table, COUNT)
-    wanted = made.filter(pl.col(COUNT) > 0).cast({name: found.schema[name] for name in by.columns})
+    wanted = made.filter(pl.col(COUNT) > 0).cast(
+        {name: found.schema[name] for name in by.columns}, strict=False
+    )
     both = found.join(wanted, on=by.keys, how="full", coalesce=True, nulls_equal=True, suffix=_WANTED)
     values = [*by.recomputed, COUNT]
     same = [pl.col(name).eq_missing(pl.col(f"{name}{_WANTED}")) for name in values]
