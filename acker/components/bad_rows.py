@@ -123,6 +123,8 @@ def _ids(inputs: Frames) -> DataFrame:
 
 def without(frame: DataFrame, roots: Sequence[int]) -> DataFrame:
     """The tuples of a frame that have none of some roots, and those without a root."""
+    if not roots:
+        return frame
     return frame.join(_frame(frame.sparkSession, roots), "_root_id", "left_anti")
 
 

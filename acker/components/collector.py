@@ -12,7 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark import cloudpickle
 from pyspark.sql import Row
@@ -28,6 +28,7 @@ NO_TUPLES_FAULT = (ImportError, MemoryError)
 _LONGEST_QUOTED = 200  # characters of what a bolt has emitted by mistake
 PLACE = ("stream", "file", "row", "batch", "since", "task")  # where a tuple lies, since when, and who has it
 _OPEN, _ACKED, _FAILED = range(3)
+ALL = "*"  # stands for all columns, as a JSON object
 
 Columns = Mapping[str | None, list[str]]  # of each stream of a bolt; None is its first
 
@@ -59,10 +60,19 @@ class Tuple:
         held: whether an earlier batch has held it back.
     """
 
-    __slots__ = ("_place", "_roots", "_state", "component", "held", "stream", "values")
+    __slots__ = ("_place", "_roots", "_state", "_texts", "component", "held", "stream", "values")
 
-    def __init__(self, values: Row, name: str, held: bool, roots: list[int], place: tuple[Any, ...]) -> None:
+    def __init__(
+        self,
+        values: Row,
+        name: str,
+        held: bool,
+        roots: list[int],
+        place: tuple[Any, ...],
+        texts: Row | None = None,
+    ) -> None:
         self.values = values
+        self._texts = texts
         self.component, _, further = name.partition(".")
         self.stream = further or None
         self.held = held
@@ -76,12 +86,24 @@ class Tuple:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
+    def text(self, column: str) -> Any:
+        """A column of those that the bolt's class has `as_text`: text, bytes as they are, or None."""
+        if self._texts is None or column not in self._texts:
+            raise ValueError(f"a tuple has no text of {column}; name a column of it in as_text")
+        return self._texts[column]
+
     def __repr__(self) -> str:
         return f"Tuple({self.values!r}, component={self.component!r}, held={self.held})"
 
 
 class RichBolt(ABC):
-    """Base of rich bolts. An instance serves one task of one batch."""
+    """Base of rich bolts. An instance serves one task of one batch.
+
+    Attributes:
+        as_text: columns that tuples have as Spark writes them, `tup.text(column)`; "*": all, as JSON.
+    """
+
+    as_text: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, context: Context) -> None:
         """Set up the instance; called before the first tuple."""

@@ -3,7 +3,6 @@
 The module is pickled by value, so a worker needs confluent-kafka and not this project.
 """
 
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any, ClassVar
 
 from pyspark import cloudpickle
 
-from acker.components.collector import Collector, Context, RichBolt, Tuple
+from acker.components.collector import ALL, Collector, Context, RichBolt, Tuple
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
@@ -32,6 +31,8 @@ class KafkaBolt(RichBolt):
         topic: where all records go.
         key: the column that a record is keyed by.
         value: the column that is its value; by default all of them, as a JSON object.
+        partitioner: librdkafka's name of how a key chooses its partition, by default librdkafka's own way.
+            `murmur2_random` is that of Java's producers, Storm's among them.
         fire_and_forget: ack without waiting for the brokers.
     """
 
@@ -39,7 +40,12 @@ class KafkaBolt(RichBolt):
     topic: ClassVar[str | None] = None
     key: ClassVar[str | None] = None
     value: ClassVar[str | None] = None
+    partitioner: ClassVar[str | None] = None
     fire_and_forget: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        columns = (cls.key, ALL if cls.value is None else cls.value)
+        cls.as_text = tuple(column for column in columns if column is not None)
 
     def settings(self) -> Mapping[str, Any]:
         """Further settings of librdkafka, such as a login. It is called in the worker."""
@@ -51,13 +57,12 @@ class KafkaBolt(RichBolt):
 
     def key_of(self, tup: Tuple) -> str | bytes | None:
         """The key of a tuple's record."""
-        return None if self.key is None else _as_text(tup[self.key])
+        return None if self.key is None else tup.text(self.key)
 
     def value_of(self, tup: Tuple) -> str | bytes | None:
         """The value of a tuple's record; None is a tombstone."""
-        if self.value is not None:
-            return _as_text(tup[self.value])
-        return json.dumps(tup.values.asDict(recursive=True), default=str, ensure_ascii=False)
+        value: str | bytes | None = tup.text(ALL if self.value is None else self.value)
+        return value
 
     def prepare(self, context: Context) -> None:
         """See `RichBolt`."""
@@ -69,6 +74,8 @@ class KafkaBolt(RichBolt):
             "linger.ms": 20,
             "message.timeout.ms": _PATIENCE_SECONDS * 1000,
         }
+        if self.partitioner is not None:
+            own["partitioner"] = self.partitioner
         self._producer = Producer({**own, **self.settings()})
         self._answers: list[tuple[Tuple, Any]] = []  # and what was wrong, None where nothing was
 
@@ -123,7 +130,3 @@ class KafkaBolt(RichBolt):
         return (
             f"Kafka at {self.servers} gave no answer in {_PATIENCE_SECONDS} s: see that a broker runs there."
         )
-
-
-def _as_text(value: Any) -> str | bytes | None:
-    return value if value is None or isinstance(value, bytes) else str(value)

@@ -1,25 +1,29 @@
 """Rich bolts in Spark: what a batch hands to the tasks, and what comes back from them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import ClassVar
 
 import polars as pl
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from acker.components.bad_rows import hides_cause, row_error
 from acker.components.base import BadRows, Component, Grouping, Work
-from acker.components.collector import Context, RichBolt
+from acker.components.collector import ALL, Context, RichBolt
 from acker.components.columns import check_columns
+from acker.components.judged import failed, find_misjudged
 from acker.components.workers import RichRunner
 from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
 from acker.core.streams import Rows, held_back
 from acker.spark.streams import tuples, user_columns
+from acker.spark.texts import as_json, as_text
 
 _REPORT = """_root_id bigint, _root_ids array<bigint>, _stream string, _kind string, _error string,
     _held struct<stream:string,file:string,row:bigint,batch:bigint,since:bigint,task:int>"""
@@ -59,6 +63,12 @@ class RichBoltComponent(Component):
         return True
 
     @property
+    def as_text(self) -> tuple[str, ...]:
+        """Columns that its tuples have as text."""
+        found: tuple[str, ...] = getattr(self.factory, "as_text", ())
+        return found
+
+    @property
     def streams(self) -> Mapping[str, str]:
         """See `Component`."""
         return self.further
@@ -82,6 +92,18 @@ class RichBoltComponent(Component):
         Raises:
             BoltError: two of its streams have a column of different types, or one has a reserved name.
         """
+        return work.check(failed(self._made(work), bad))
+
+    def find_bad_rows(self, work: Work, bad: BadRows, error: PySparkException) -> BadRows:
+        """See `Component`. The bolt says itself which tuples fail; a table's rules may raise for a row."""
+        if not work.is_published or (row_error(error) is None and not hides_cause(error)):
+            raise error
+        work.on_search()
+        made = self._made(work).localCheckpoint()  # for a bolt may do more than to make rows
+        return find_misjudged(self.name, made, work.check, bad, error)
+
+    def _made(self, work: Work) -> DataFrame:
+        """The rows that the bolt makes of a batch."""
         held = held_back(work.journal, self.name, work.batch.number - 1)
         parts: list[DataFrame] = []
         for index, name in enumerate(self.inputs):
@@ -95,7 +117,7 @@ class RichBoltComponent(Component):
         context = Context(work.topology, self.name, work.batch.number, 0, self.tasks)
         arrow = to_arrow_schema(schema, timezone="UTC")
         runner = RichRunner(self.factory, context, self.inputs, columns, arrow)
-        return work.check(_union([shared.mapInArrow(runner, schema), *_unread(work, self, held)]))
+        return _union([shared.mapInArrow(runner, schema), *_unread(work, self, held)])
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
@@ -129,7 +151,7 @@ def _given(work: Work, bolt: RichBoltComponent, index: int) -> list[DataFrame]:
     if bolt.groupings[index].kind == "all":
         task = F.explode(F.sequence(F.lit(0), F.lit(bolt.tasks - 1)))
     given = rows.select(
-        *_columns(work, rows, name, index),
+        *_columns(work, bolt, rows, index),
         F.lit(False).alias("_again"),
         F.lit(work.batch.number).cast("bigint").alias("_since"),
         task.alias("_task"),
@@ -144,7 +166,7 @@ def _again(work: Work, bolt: RichBoltComponent, index: int, held: pl.DataFrame) 
     if rows is None:
         return []
     found = rows.select(
-        *_columns(work, rows, name, index), _task(bolt.groupings[index], bolt.tasks).alias("_task")
+        *_columns(work, bolt, rows, index), _task(bolt.groupings[index], bolt.tasks).alias("_task")
     )
     places = work.spark.createDataFrame(
         held.select(_file="file", _row="row", _since="since", _holder="task").to_arrow()
@@ -155,13 +177,16 @@ def _again(work: Work, bolt: RichBoltComponent, index: int, held: pl.DataFrame) 
     return [kept.drop("_holder")]
 
 
-def _columns(work: Work, rows: DataFrame, name: str, index: int) -> list[Column]:
+def _columns(work: Work, bolt: RichBoltComponent, rows: DataFrame, index: int) -> list[Column]:
     """What a task is told of a tuple; its values lie in a struct of the input's own."""
     given = {"_root_ids": "array<bigint>", "_source_partition": "string", "_source_offset": "bigint"}
     several, partition, offset = (
         F.col(column) if column in rows.columns else F.lit(None).cast(kind) for column, kind in given.items()
     )
-    values = F.struct(*(F.col(sql_name(column)) for column in work.columns(rows, name)))
+    columns = work.columns(rows, bolt.inputs[index])
+    values = F.struct(*map(sql_name, columns))
+    fields = [field for field in rows.schema.fields if field.name in columns] if bolt.as_text else []
+    texts = [_text(fields, column) for column in bolt.as_text if column in {ALL, *columns}]
     return [
         F.col("_root_id"),
         several.alias("_root_ids"),
@@ -172,7 +197,16 @@ def _columns(work: Work, rows: DataFrame, name: str, index: int) -> list[Column]
         F.col("_metadata.file_name").alias("_file"),
         F.col("_metadata.row_index").alias("_row"),
         values.alias(f"_{index}"),
+        *([F.struct(*texts).alias(f"_text_{index}")] if texts else []),
     ]
+
+
+def _text(fields: Sequence[StructField], name: str) -> Column:
+    """A column as text, or all of them as JSON."""
+    if name == ALL:
+        return as_json(fields).alias(ALL)
+    (kind,) = (field.dataType for field in fields if field.name == name)
+    return as_text(F.col(sql_name(name)), kind).alias(name)
 
 
 def _task(grouping: Grouping, tasks: int) -> Column:

@@ -9,8 +9,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from acker.components.bad_rows import hides_cause, row_error
 from acker.components.base import BadRows, Component, Work
 from acker.components.columns import check_columns
+from acker.components.judged import failed, find_misjudged
 from acker.components.mistakes import telling_who
 from acker.core.commits import commit_rows
 from acker.core.events import Kind, State
@@ -90,6 +92,17 @@ class SpoutComponent(Component):
 
     def rows(self, work: Work, bad: BadRows) -> DataFrame:
         """See `Component`."""
+        return work.check(failed(self._read(work), bad))
+
+    def find_bad_rows(self, work: Work, bad: BadRows, error: PySparkException) -> BadRows:
+        """See `Component`. What cannot be read is at nobody's fault; a table's rules may raise for a row."""
+        if not work.is_published or (row_error(error) is None and not hides_cause(error)):
+            raise error
+        work.on_search()
+        return find_misjudged(self.name, self._read(work), work.check, bad, error)
+
+    def _read(self, work: Work) -> DataFrame:
+        """The rows of a batch as the source gives them."""
         planned = work.batch.input
         if isinstance(planned, SourceRange):
             read = self.source.read_range(work.spark, planned.described)
@@ -105,7 +118,7 @@ class SpoutComponent(Component):
         root = root_id(work.topology, self.name, work.batch.number, F.col("_attempt"))
         if isinstance(planned, SourceRange) and self.reliable is not True:
             root = F.when(self._is_tracked(kind), root)
-        rows = found.select(
+        return found.select(
             root.alias("_root_id"),
             kind.alias("_kind"),
             error.alias("_error"),
@@ -115,7 +128,6 @@ class SpoutComponent(Component):
             "_replaces",
             *map(sql_name, columns),
         )
-        return work.check(rows)
 
     def no_tuples(self, work: Work, further: str) -> DataFrame:
         """See `Component`."""

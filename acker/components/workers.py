@@ -152,12 +152,14 @@ class RichRunner:
     def _tuples(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Tuple]]:
         """The tuples of a batch, each with its task; column by column, which is faster than row by row."""
         values = [_values(batch, f"_{index}") for index in range(len(self.inputs))]
+        texts = [_values(batch, f"_text_{index}") for index in range(len(self.inputs))]
         lists = (batch.column(f"_{name}").to_pylist() for name in ("input", "again", "root_id", "root_ids"))
         places = zip(*(batch.column(f"_{name}").to_pylist() for name in PLACE[1:]), strict=True)
         for index, (number, again, root, several, place) in enumerate(zip(*lists, places, strict=True)):
             roots = several or ([] if root is None else [root])
             name = self.inputs[number]
-            yield place[-1], Tuple(values[number][index], name, again, roots, (name, *place))
+            said = texts[number][index] if texts[number] else None
+            yield place[-1], Tuple(values[number][index], name, again, roots, (name, *place), said)
 
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         try:

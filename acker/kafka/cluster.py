@@ -66,6 +66,13 @@ class Topic:
     partitions: int
 
 
+class TopicRules(NamedTuple):
+    """What a topic asks of a record."""
+
+    most_bytes: int  # at once: of a record, or of a batch of them
+    is_compacted: bool  # and so takes none without a key
+
+
 @dataclass(frozen=True)
 class Cluster:
     """Where a cluster is.
@@ -113,8 +120,8 @@ class Cluster:
                 return False
         return True
 
-    def limits(self, topics: Collection[str]) -> dict[str, int]:
-        """The most bytes that each topic takes at once: of a record, or of a batch of them.
+    def rules(self, topics: Collection[str]) -> dict[str, TopicRules]:
+        """What each topic asks of a record.
 
         Raises:
             SourceError: the cluster does not answer, or a topic is not there or may not be seen.
@@ -124,7 +131,11 @@ class Cluster:
         found = {}
         for resource, future in admin.describe_configs(asked, request_timeout=ANSWER_SECONDS).items():
             with clearly(self, f"the settings of topic {resource.name}", "DescribeConfigs"):
-                found[resource.name] = int(future.result()["max.message.bytes"].value)
+                settings = future.result()
+                found[resource.name] = TopicRules(
+                    int(settings["max.message.bytes"].value),
+                    "compact" in settings["cleanup.policy"].value,
+                )
         return found
 
     def names(self, pattern: str) -> list[str]:

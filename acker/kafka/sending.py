@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from acker.core.errors import SourceError
+from acker.core.errors import SourceError, TopologyError
+from acker.core.names import did_you_mean
 from acker.kafka.cluster import ANSWER_SECONDS, Cluster, clearly, code_of
 
 try:
@@ -14,6 +15,9 @@ try:
 except ImportError as error:
     raise ImportError("Kafka needs the package confluent-kafka: pip install 'acker[kafka]'.") from error
 
+PARTITIONERS = (
+    *("consistent_random", "consistent", "murmur2_random", "murmur2", "fnv1a_random", "fnv1a", "random"),
+)
 _TRANSACTION_SECONDS = 600  # of 15 minutes that brokers allow by default
 _PATIENCE_SECONDS = 30.0  # for a cluster that takes nothing
 _POLL_SECONDS = 0.1
@@ -23,6 +27,19 @@ _BATCH_BYTES = 1_000_000  # librdkafka's own
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FATAL")
 _GIVEN_UP = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")  # of records whose transaction has ended, not why it did
 _log = logging.getLogger(__name__)
+
+
+def check_partitioner(who: str, name: str | None) -> None:
+    """Refuse a partitioner that librdkafka does not have.
+
+    Raises:
+        TopologyError: naming those that it has.
+    """
+    if name is not None and name not in PARTITIONERS:
+        raise TopologyError(
+            f"{who} has the partitioner {name!r}, which librdkafka does not have; it has "
+            f"{', '.join(PARTITIONERS)}.{did_you_mean(name, PARTITIONERS)}"
+        )
 
 
 class Record(NamedTuple):
@@ -46,12 +63,20 @@ class Sender:
         name: by which the cluster knows it again.
         limits: topic -> the most bytes that it takes at once.
         transactional: False: what was sent may be there twice after a failure.
+        partitioner: how a key chooses its partition; None: as librdkafka does.
 
     Raises:
         SourceError: the cluster does not answer, or refuses.
     """
 
-    def __init__(self, cluster: Cluster, name: str, limits: Mapping[str, int], transactional: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        limits: Mapping[str, int],
+        transactional: bool,
+        partitioner: str | None = None,
+    ) -> None:
         self._cluster, self._name = cluster, name
         self._transactional = transactional
         self._fault: tuple[KafkaError, str] | None = None  # and where
@@ -63,6 +88,8 @@ class Sender:
             "batch.size": min(_BATCH_BYTES, *limits.values()),  # brokers judge a batch as a whole
             "queue.buffering.max.kbytes": _QUEUE_KBYTES,
         }
+        if partitioner is not None:
+            own["partitioner"] = partitioner
         if transactional:
             own |= {"transactional.id": name, "transaction.timeout.ms": _TRANSACTION_SECONDS * 1000}
         self._producer = Producer({**cluster.settings, **own}, logger=_log)

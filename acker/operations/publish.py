@@ -17,6 +17,7 @@ from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.streams import Rows, untracked
 from acker.journal.downstream import downstream_batches
 from acker.journal.journal import Journal
+from acker.operations.contents import MOST_PASSED_OVER, folds_with_tuples
 from acker.operations.taken_rows import note_taken
 from acker.spark.delta import read_files
 from acker.spark.streams import tuples
@@ -71,14 +72,24 @@ def published_through(topology: Topology, journal: Journal) -> int:
     """The newest fold up to which every publisher has published all that was acked."""
     if journal.fold is None:
         return 0
-    upto = journal.fold.number
-    for publication in topology.publications.values():
-        if journal.open(stream(publication.stream)) is None:
-            continue  # it has emitted nothing yet
-        waiting = _unpublished(topology, journal, publication)
-        if waiting:
-            upto = min(upto, waiting[0].fold - 1)
-    return upto
+    publications = topology.publications.values()
+    return min(
+        (published_upto(topology, journal, each) for each in publications), default=journal.fold.number
+    )
+
+
+def published_upto(topology: Topology, journal: Journal, publication: Publication) -> int:
+    """The newest fold up to which a target has all that there is for it.
+
+    It holds an earlier one where nothing that was acked since has a tuple for it.
+    """
+    if journal.fold is None:
+        return 0
+    newest = journal.fold.number
+    if journal.open(stream(publication.stream)) is None:
+        return newest  # it has emitted nothing yet
+    waiting = _unpublished(topology, journal, publication)
+    return waiting[0].fold - 1 if waiting else newest
 
 
 def former_streams(topology: Topology, journal: Journal, target: Target) -> dict[str, int]:
@@ -97,7 +108,26 @@ def _unpublished(topology: Topology, journal: Journal, publication: Publication)
 
 
 def acked_folds(topology: Topology, journal: Journal, name: str, after: int, upto: int) -> list[Acked]:
-    """Folds in (after, upto] that have something to publish of a stream."""
+    """Folds in (after, upto] that have something to publish of a stream.
+
+    Of those that have nothing each `MOST_PASSED_OVER`th is among them, so that a target does not stay behind
+    without end.
+    """
+    folds = _all_acked(topology, journal, name, after, upto)
+    full = {each.fold for each in folds if each.replaced or each.untracked}
+    left = [each for each in folds if each.fold not in full]
+    batches = _caused(journal, name, [emission for each in left for emission in each.emissions])
+    full |= folds_with_tuples(journal, name, batches, [each.fold for each in left])
+    found, passed_over = [], 0
+    for each in folds:
+        passed_over = 0 if each.fold in full else passed_over + 1
+        if not passed_over % MOST_PASSED_OVER:
+            found.append(each)
+    return found
+
+
+def _all_acked(topology: Topology, journal: Journal, name: str, after: int, upto: int) -> list[Acked]:
+    """Folds in (after, upto] that acked messages, or first saw untracked tuples of a stream."""
     if after >= upto:
         return []
     rows = query(

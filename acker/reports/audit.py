@@ -12,12 +12,12 @@ from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.store import Store
 from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
-from acker.operations.publish import former_streams
+from acker.operations.publish import former_streams, published_upto
 from acker.reports.sources import changed, left_out, source_backlogs, unknown
 from acker.targets.acked import Acked
 from acker.targets.base import Evidence, Target, Verdict, published_fold
 from acker.targets.by_key import trimmed
-from acker.topology.topology import Topology
+from acker.topology.topology import Publication, Topology
 
 _UNREADABLE = "Unsupported table features"  # as `deltalake` says
 
@@ -75,9 +75,10 @@ def _evidence(
     topology: Topology, journal: Journal, name: str, target: Target, contents: bool
 ) -> Evidence | None:
     """What a target should hold; None where its stream has emitted nothing yet."""
-    upto = published_fold(journal, target, name)
+    held = published_fold(journal, target, name)
     if journal.open(stream(name)) is None:
         return None
+    upto = max(held, published_upto(topology, journal, Publication(name, target)))
     former = former_streams(topology, journal, target)
     streams = {each: journal.require(stream(each)) for each in (name, *former)}
     counted = counted_trim(journal.store)  # before what is kept, which later trimmings leave readable

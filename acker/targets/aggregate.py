@@ -1,25 +1,31 @@
 """A Delta table with one row per key: running aggregates over the tuples of acked messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.core.delta import open_table
-from acker.core.errors import TopologyError
+from acker.core.errors import BoltError, TopologyError
 from acker.core.quoting import sql_name
 from acker.core.schemas import component_of
-from acker.spark.delta import append, read
-from acker.targets.aggregates import Aggregate, check_column
+from acker.spark.delta import append, read, schema_of
+from acker.targets.aggregates import Aggregate, check_order
 from acker.targets.base import Changes, Evidence, Verdict
 from acker.targets.by_key import COUNT, ByKey
 from acker.targets.delta import DeltaTarget
 from acker.targets.made_anew import audit_by_key
+from acker.targets.rules import APPEND_ONLY, Rules, is_append_only
 
 if TYPE_CHECKING:
     from acker.targets.kafka import KafkaTarget
+
+
+_LOSES = "spark.sql.decimalOperations.allowPrecisionLoss"
 
 
 @dataclass(frozen=True)
@@ -52,25 +58,52 @@ class DeltaAggregate(DeltaTarget):
     def violations(
         self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
     ) -> DataFrame:
-        """See `Target`. It makes its table itself, which refuses no row of a stream that has the columns.
+        """See `Target`. Of a table that exists already the rules are asked that its keys can break.
 
         Raises:
-            TopologyError: the stream lacks a column of the key or of an aggregate.
+            TopologyError: the stream lacks a column of the key or of an aggregate, or has it in a type that
+                cannot serve.
+            BoltError: the table could take no row.
         """
         types = {name: kind for name, kind in rows.dtypes if name in columns}
         for key in self.by:
-            kind = check_column(f"by={key!r}", stream, key, types)
-            if "map<" in kind:
-                raise TopologyError(
-                    f"by={key!r} of what {stream} publishes: {key} is {kind}, and maps cannot be compared. "
-                    "Key it by text, as by to_json(…).",
-                    component=component_of(stream),
-                )
+            check_order(f"by={key!r}", stream, key, types)
         for aggregate in self.aggregates.values():
             aggregate.check(stream, types)
         if self.topic is not None:
-            self.topic.limits()  # which it has where the topic is there
-        return rows
+            summed = self._grouped(rows.withColumn("_sign", F.lit(1)), types)
+            self.topic.records(stream, summed, [*self.by, *self.aggregates])  # which says what does not fit
+            rows = self.topic.key_violations(stream, rows, self.by)
+        table = open_table(self.path)
+        if table is None:
+            return rows
+        self._check_table(stream, table)
+        self.check_writable(spark, stream, table)
+        rules = Rules(stream, self.path, table, self.by, is_whole=False)
+        rules.check({key: types[key] for key in self.by})
+        return rules.refused(rows)
+
+    def _check_table(self, stream: str, table: DeltaTable) -> None:
+        """Refuse a table to which no fold could be added.
+
+        Raises:
+            BoltError: with what to do.
+        """
+        there = {field.name.lower() for field in schema_of(table).fields}
+        missing = [name for name in (*self.by, *self.aggregates, COUNT) if name.lower() not in there]
+        wrong = None
+        if missing:
+            wrong = (
+                f"{self.path} has no column {', '.join(missing)}: publish to a new table, since what was "
+                "added up before cannot be known for it."
+            )
+        elif is_append_only(table):
+            wrong = (
+                f"{self.path} has the property {APPEND_ONLY}, and the rows of a running aggregate change. "
+                f"Unset it: ALTER TABLE delta.`{self.path}` UNSET TBLPROPERTIES ('{APPEND_ONLY}')."
+            )
+        if wrong is not None:
+            raise BoltError(wrong, component=component_of(stream), table=self.path)
 
     def irreversible(self) -> str | None:
         """See `Target`."""
@@ -85,6 +118,10 @@ class DeltaAggregate(DeltaTarget):
     def apply(self, spark: SparkSession, changes: Changes) -> None:
         """See `Target`. What goes to a topic goes there first: the table's position is that of both."""
         self.check_remembers(changes.publisher)
+        with _whole_decimals(spark):
+            self._take_in(spark, changes)
+
+    def _take_in(self, spark: SparkSession, changes: Changes) -> None:
         summed = self._summed(changes)
         if self.topic is not None:
             columns = [*self.by, *self.aggregates]
@@ -102,11 +139,13 @@ class DeltaAggregate(DeltaTarget):
                 map(sql_name, self.aggregates), self.aggregates.values(), strict=True
             )
         ]
+        names = [*map(sql_name, (*self.by, *self.aggregates)), COUNT]
         kept.append(f"{COUNT} = target.{COUNT} + changes.{COUNT}")
         sql = (
             f"{self._same_key()} WHEN MATCHED AND target.{COUNT} + changes.{COUNT} = 0 THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {', '.join(kept)} "
-            f"WHEN NOT MATCHED AND changes.{COUNT} > 0 THEN INSERT *"
+            f"WHEN NOT MATCHED AND changes.{COUNT} > 0 THEN INSERT ({', '.join(names)}) "
+            f"VALUES ({', '.join(f'changes.{name}' for name in names)})"
         )
         self.merge(spark, summed, changes, sql)
 
@@ -136,16 +175,21 @@ class DeltaAggregate(DeltaTarget):
 
     def _summed(self, changes: Changes) -> DataFrame:
         """One row per key: what the tuples add to it, less what the replaced ones had added."""
+        types = dict(changes.added.dtypes)
         for aggregate in self.aggregates.values():
-            aggregate.check(changes.publisher.stream, dict(changes.added.dtypes))
+            aggregate.check(changes.publisher.stream, types)
         signed = changes.added.withColumn("_sign", F.lit(1))
         if changes.replaced is not None:
             signed = signed.unionByName(
                 changes.replaced.withColumn("_sign", F.lit(-1)), allowMissingColumns=True
             )
+        return self._grouped(signed, types)
+
+    def _grouped(self, signed: DataFrame, types: Mapping[str, str]) -> DataFrame:
+        """One row per key of tuples, each of which has its `_sign`."""
         sign = F.col("_sign")
         return signed.groupBy(*map(sql_name, self.by)).agg(
-            *[aggregate.of(sign).alias(column) for column, aggregate in self.aggregates.items()],
+            *[aggregate.of(sign, types).alias(column) for column, aggregate in self.aggregates.items()],
             F.sum(sign).cast("bigint").alias(COUNT),
         )
 
@@ -156,3 +200,17 @@ class DeltaAggregate(DeltaTarget):
     def audit(self, evidence: Evidence) -> Verdict:
         """See `Target`. Each row is what the acked tuples of its key make."""
         return audit_by_key(evidence, self.table(), self.rows_by_key())
+
+
+@contextmanager
+def _whole_decimals(spark: SparkSession) -> Iterator[None]:
+    """Add decimals without a loss of digits: Spark would round a sum of 38 of them to one place less."""
+    before = spark.conf.get(_LOSES, None)
+    spark.conf.set(_LOSES, "false")
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_LOSES)
+        else:
+            spark.conf.set(_LOSES, before)

@@ -39,6 +39,21 @@ def check_column(what: str, stream: str, column: str, types: Mapping[str, str]) 
     return types[column]
 
 
+def check_order(what: str, stream: str, column: str, types: Mapping[str, str]) -> None:
+    """Refuse a column whose values cannot be compared.
+
+    Raises:
+        TopologyError: it is such, or the stream does not have it.
+    """
+    found = check_column(what, stream, column, types)
+    if any(f"{kind}<" in found or found == kind for kind in ("map", "variant")):
+        raise TopologyError(
+            f"{what} needs a column whose values can be compared, and {stream} has it as {found}; make it "
+            "text in the bolt.",
+            component=component_of(stream),
+        )
+
+
 class Aggregate(Protocol):
     """One aggregated column of a published table."""
 
@@ -46,8 +61,12 @@ class Aggregate(Protocol):
     def reversible(self) -> bool:
         """Whether a contribution can be taken back."""
 
-    def of(self, sign: Column) -> Column:
-        """The aggregation over tuples, each entering (`sign` 1) or leaving (`sign` −1)."""
+    def of(self, sign: Column, types: Mapping[str, str]) -> Column:
+        """The aggregation over tuples, each entering (`sign` 1) or leaving (`sign` −1).
+
+        Args:
+            types: of the stream's columns, as Spark's simple strings.
+        """
 
     def merge(self, kept: str, added: str) -> str:
         """SQL that combines the table's value with that of the tuples added."""
@@ -76,7 +95,7 @@ class Count:
 
     reversible: ClassVar[bool] = True
 
-    def of(self, sign: Column) -> Column:
+    def of(self, sign: Column, types: Mapping[str, str]) -> Column:
         """See `Aggregate`."""
         return F.sum(sign.cast("bigint"))
 
@@ -102,14 +121,23 @@ class Count:
 
 @dataclass(frozen=True)
 class Sum:
-    """Sum of an integer or decimal column; null counts as 0."""
+    """Sum of an integer or decimal column; null counts as 0.
+
+    A sum of bigint is a decimal(38,0), which does not run over, and one of decimals has 38 digits as well.
+    Where a table has the column as bigint already, it stays that.
+    """
 
     column: str
     reversible: ClassVar[bool] = True
 
-    def of(self, sign: Column) -> Column:
+    def of(self, sign: Column, types: Mapping[str, str]) -> Column:
         """See `Aggregate`."""
-        return F.coalesce(F.sum(sign * F.col(sql_name(self.column))), F.lit(0))
+        value, total = F.col(sql_name(self.column)), _total(types[self.column])
+        if types[self.column] == "bigint":
+            value = value.cast("decimal(20,0)")
+        # Where a sign were a factor Spark would round a decimal of many digits.
+        signed = F.when(sign < 0, -value).otherwise(value)
+        return F.coalesce(F.sum(signed).cast(total), F.lit(0).cast(total))
 
     def merge(self, kept: str, added: str) -> str:
         """See `Aggregate`."""
@@ -132,12 +160,21 @@ class Sum:
     def over(self, types: pl.Schema) -> pl.Expr:
         """See `Recomputed`."""
         kind = types[self.column]
-        wide = pl.Decimal(38, kind.scale) if isinstance(kind, pl.Decimal) else pl.Int64()
+        wide: pl.DataType = pl.Int64()
+        if isinstance(kind, pl.Decimal | pl.Int64):
+            wide = pl.Decimal(38, kind.scale if isinstance(kind, pl.Decimal) else 0)
         return pl.col(self.column).cast(wide).sum()
 
     def together(self, kept: str, kind: pl.DataType) -> pl.Expr:
         """See `Recomputed`."""
         return pl.col(kept).sum()
+
+
+def _total(kind: str) -> str:
+    """The type of a sum of values of a type."""
+    if kind.startswith("decimal"):
+        return f"decimal(38,{kind.rpartition(',')[2]}"
+    return "decimal(38,0)" if kind == "bigint" else "bigint"
 
 
 @dataclass(frozen=True)
@@ -147,7 +184,7 @@ class _Extreme:
 
     def check(self, stream: str, types: dict[str, str]) -> None:
         """See `Aggregate`."""
-        check_column(f"{type(self).__name__}({self.column!r})", stream, self.column, types)
+        check_order(f"{type(self).__name__}({self.column!r})", stream, self.column, types)
 
     def fits(self, types: pl.Schema) -> bool:
         """See `Recomputed`. Nested values have another order in Spark than here."""
@@ -158,7 +195,7 @@ class _Extreme:
 class Min(_Extreme):
     """Smallest value of a column. Cannot be taken back."""
 
-    def of(self, sign: Column) -> Column:
+    def of(self, sign: Column, types: Mapping[str, str]) -> Column:
         """See `Aggregate`."""
         return F.min(sql_name(self.column))
 
@@ -179,7 +216,7 @@ class Min(_Extreme):
 class Max(_Extreme):
     """Largest value of a column. Cannot be taken back."""
 
-    def of(self, sign: Column) -> Column:
+    def of(self, sign: Column, types: Mapping[str, str]) -> Column:
         """See `Aggregate`."""
         return F.max(sql_name(self.column))
 

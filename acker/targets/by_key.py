@@ -127,7 +127,12 @@ def keep(store: Store, stream: str, by: ByKey, gone: pl.DataFrame, before: int, 
     def commit(found: DeltaTable | None, once: CommitProperties) -> None:
         properties = properties_at(path, LOG_PROPERTIES) if found is None else None
         write_deltalake(
-            found or path, rows, mode="overwrite", configuration=properties, commit_properties=once
+            found or path,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",  # for sums have become wider since
+            configuration=properties,
+            commit_properties=once,
         )
 
     commit_once(path, {_APP: number}, commit)

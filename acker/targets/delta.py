@@ -11,11 +11,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from acker.core.delta import last_number, open_table
-from acker.core.errors import StoreError
+from acker.core.errors import BoltError, StoreError
 from acker.core.quoting import sql_name
+from acker.core.schemas import component_of
 from acker.targets.base import Changes, Publisher, Target
 
 _SETTINGS = "spark.databricks.delta"
+_NEWEST_WRITER = 7
+USUAL_FEATURES = frozenset(  # of tables to which Spark is known to write
+    {
+        *("allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "clustering"),
+        *("columnMapping", "deletionVectors", "domainMetadata", "generatedColumns", "icebergCompatV1"),
+        *("icebergCompatV2", "identityColumns", "inCommitTimestamp", "invariants", "rowTracking"),
+        *("timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck", "variantType"),
+    }
+)
 _EXPIRY = "delta.setTransactionRetentionDuration"
 
 
@@ -70,6 +80,31 @@ class DeltaTarget(Target):
                 table=self.path,
             )
 
+    def check_writable(self, spark: SparkSession, stream: str, table: DeltaTable) -> None:
+        """Stop before the ack where Spark does not know how the table is to be written.
+
+        Raises:
+            BoltError: with what to do.
+        """
+        protocol = table.protocol()
+        strange = set(protocol.writer_features or ()) - USUAL_FEATURES
+        if not strange and protocol.min_writer_version <= _NEWEST_WRITER:
+            return
+        try:
+            spark.sql(
+                f"DELETE FROM delta.{sql_name(self.path)} WHERE false"
+            ).collect()  # which writes nothing
+        except PySparkException as error:
+            if strange and "DELTA_UNSUPPORTED_FEATURES" not in str(error):
+                return
+            asked = ", ".join(sorted(strange)) or f"version {protocol.min_writer_version} of Delta's writers"
+            raise BoltError(
+                f"{self.path} asks its writers for {asked}, which the Delta of this Spark does not know: use "
+                "a newer one, or publish to another table.",
+                component=component_of(stream),
+                table=self.path,
+            ) from error
+
     def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
         """See `Target`."""
         table, wanted = self.table(), (publisher.app, fold)
@@ -77,12 +112,15 @@ class DeltaTarget(Target):
         times = [at for published, number, at in notes if (published, number) == wanted]
         return times[0] if times else None
 
-    def merge(self, spark: SparkSession, source: DataFrame, changes: Changes, sql: str) -> None:
+    def merge(
+        self, spark: SparkSession, source: DataFrame, changes: Changes, sql: str, adds_columns: bool = False
+    ) -> None:
         """Run a MERGE as one idempotent commit.
 
         Args:
             source: the rows that it merges, which `sql` calls `changes`.
             sql: of the condition and all that follows it; the table is `target`.
+            adds_columns: whether the table gets those that are inserted and that it has not.
 
         Raises:
             StoreError: the fold is not in the table afterwards.
@@ -97,7 +135,9 @@ class DeltaTarget(Target):
         for key, value in settings.items():
             spark.conf.set(key, value)
         try:
-            spark.sql(f"MERGE INTO delta.{sql_name(self.path)} AS target USING changes ON {sql}")
+            evolving = "WITH SCHEMA EVOLUTION " if adds_columns else ""
+            into = f"MERGE {evolving}INTO delta.{sql_name(self.path)} AS target"
+            spark.sql(f"{into} USING changes ON {sql}")
         except PySparkException:
             # Another client that merges the same fold at the same time has done the work.
             if self.position(app) < fold:

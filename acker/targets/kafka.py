@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce
 from typing import ClassVar
 
 from pyspark.errors import AnalysisException
@@ -12,15 +11,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.core.errors import StoreError, TopologyError
-from acker.core.events import Kind
 from acker.core.quoting import sql_name
-from acker.core.schemas import component_of, of_stream
+from acker.core.schemas import component_of
 from acker.kafka.cluster import Cluster
 from acker.kafka.connections import connection
 from acker.kafka.markers import Marker, create_markers, read_markers
-from acker.kafka.sending import Fenced, Record, Sender
+from acker.kafka.sending import Fenced, Record, Sender, check_partitioner
+from acker.spark.texts import as_json
 from acker.targets.audit import audit_sent
 from acker.targets.base import Changes, Evidence, Publisher, Target, Verdict
+from acker.targets.rules import failing, is_known
 
 MESSAGE, ATTEMPT = "acker-message", "acker-attempt"  # headers
 PART_ROWS = 1_000_000  # of one transaction, for brokers limit how long one may take
@@ -44,6 +44,8 @@ class KafkaTarget(Target):
         value: its value; by default all columns as a JSON object. A null is a tombstone.
         connection: the name of an Airflow connection of type `kafka`, as for a KafkaSpout.
         exactly_once: False: without transactions. After a failure a fold's records may be there twice.
+        partitioner: librdkafka's name of how a key chooses its partition, by default librdkafka's own way.
+            `murmur2_random` is that of Java's producers, Storm's among them.
 
     Raises:
         TopologyError: what is given does not fit together.
@@ -56,6 +58,7 @@ class KafkaTarget(Target):
     value: str | None = None
     connection: str | None = None
     exactly_once: bool = True
+    partitioner: str | None = None
     _pin: dict[str, list[Marker]] | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     only_adds: ClassVar[bool] = True
@@ -66,6 +69,7 @@ class KafkaTarget(Target):
             raise TopologyError("KafkaTarget needs servers or a connection, and not both.")
         if bool(self.topic) == bool(self.topic_by):
             raise TopologyError("KafkaTarget needs a topic or topic_by, and not both.")
+        check_partitioner("KafkaTarget", self.partitioner)
 
     @property
     def uri(self) -> str:
@@ -97,26 +101,46 @@ class KafkaTarget(Target):
     def violations(
         self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
     ) -> DataFrame:
-        """See `Target`. A record that its topic would not take: too large, or of a topic that is not there.
+        """See `Target`. A record that its topic would not take: too large, without a key where it is
+        compacted, or of a topic that is not there.
 
         Raises:
             SourceError: the cluster does not answer, or the topic is not there.
         """
         topic, key, value = self._record(stream, rows, columns)
-        sizes = (F.coalesce(F.octet_length(each.cast("binary")), F.lit(0)) for each in (key, value))
-        size = reduce(Column.__add__, sizes, F.lit(_FRAME_BYTES))
-        limit = _looked_up(self.limits(), topic)
-        reason = F.when(limit.isNull(), F.format_string("there is no topic %s", topic)).when(
-            size > limit,
-            F.format_string("topic %s takes %d bytes at most, and the record has %d", topic, limit, size),
-        )
-        refused = F.col("_kind").isNull() & F.expr(of_stream(stream, rows.columns)) & topic.isNotNull()
-        refused &= reason.isNotNull()
-        return rows.withColumns(
-            {
-                "_error": F.when(refused, reason).otherwise(F.col("_error")),
-                "_kind": F.when(refused, Kind.FAIL.value).otherwise(F.col("_kind")),
-            }
+        return failing(rows, stream, self._refusal(topic, key, _bytes(key) + _bytes(value)))
+
+    def key_violations(self, stream: str, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+        """Rows of a component whose aggregates are records: where the key alone tells what would be refused.
+
+        Args:
+            keys: the columns of an aggregate's key.
+        """
+        named = rows.select(*map(sql_name, keys))
+        if self.topic_by is not None and not is_known(named, self.topic_by):
+            return rows
+        topic = F.lit(self.topic) if self.topic else F.expr(str(self.topic_by))
+        key = F.expr(str(self.key)) if is_known(named, str(self.key)) else F.lit("")
+        value = as_json(named.schema.fields) if self.value is None else F.lit("")
+        return failing(rows, stream, self._refusal(topic, key, _bytes(key) + _bytes(value)))
+
+    def _refusal(self, topic: Column, key: Column, size: Column) -> Column:
+        """Why a topic would not take a record; null where it would, or where nothing is sent."""
+        rules = self._cluster.rules(self._topics())
+        limit = _looked_up({name: each.most_bytes for name, each in rules.items()}, topic)
+        compacted = _looked_up({name: 1 for name, each in rules.items() if each.is_compacted}, topic)
+        size = size + _FRAME_BYTES
+        return F.when(
+            topic.isNotNull(),
+            F.when(limit.isNull(), F.format_string("there is no topic %s", topic))
+            .when(
+                key.isNull() & compacted.isNotNull(),
+                F.format_string("topic %s is compacted by key, and the record has none", topic),
+            )
+            .when(
+                size > limit,
+                F.format_string("topic %s takes %d bytes at most, and the record has %d", topic, limit, size),
+            ),
         )
 
     def apply(self, spark: SparkSession, changes: Changes) -> None:
@@ -158,7 +182,7 @@ class KafkaTarget(Target):
         name = _name(changes.publisher.app)
         create_markers(self._cluster, name)
         try:
-            sender = Sender(self._cluster, name, self.limits(), self.exactly_once)
+            sender = Sender(self._cluster, name, self.limits(), self.exactly_once, self.partitioner)
             self._send_parts(sender, name, records, changes)
         except Fenced as error:
             self._await(changes, error)
@@ -219,7 +243,11 @@ class KafkaTarget(Target):
         Raises:
             SourceError: the cluster does not answer, or the topic is not there.
         """
-        return self._cluster.limits([self.topic] if self.topic else self._cluster.names(".*"))
+        rules = self._cluster.rules(self._topics())
+        return {name: each.most_bytes for name, each in rules.items()}
+
+    def _topics(self) -> list[str]:
+        return [self.topic] if self.topic else self._cluster.names(".*")
 
     def _markers(self, app: str) -> list[Marker]:
         if self._pin is None:
@@ -234,10 +262,11 @@ class KafkaTarget(Target):
         Raises:
             TopologyError: an expression does not fit the stream's columns, or makes no text or bytes.
         """
+        fields = [field for field in rows.schema.fields if field.name in columns]
         parts = {
             "topic": F.lit(self.topic) if self.topic else F.expr(str(self.topic_by)),
             "key": F.lit(None).cast("string") if self.key is None else F.expr(self.key),
-            "value": _as_json(columns) if self.value is None else F.expr(self.value),
+            "value": as_json(fields) if self.value is None else F.expr(self.value),
         }
         try:
             types = dict(rows.select(*(part.alias(name) for name, part in parts.items())).dtypes)
@@ -271,11 +300,13 @@ def _name(app: str) -> str:
     return f"acker-published-{app.replace('/', '-')}"
 
 
-def _as_json(columns: Sequence[str]) -> Column:
-    return F.to_json(F.struct(*map(sql_name, columns)), {"ignoreNullFields": "false"})
+def _bytes(part: Column) -> Column:
+    return F.coalesce(F.octet_length(part.cast("binary")), F.lit(0))
 
 
 def _looked_up(limits: Mapping[str, int], topic: Column) -> Column:
+    if not limits:
+        return F.lit(None).cast("int")
     pairs = F.create_map(*(F.lit(each) for pair in limits.items() for each in pair))
     return F.try_element_at(pairs.cast("map<string,int>"), topic)
 

@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from acker.spark.delta import schema_of
+from acker.targets.nulls import has_not_null
 
 _WRITER = 2  # the highest of Delta's writer versions that needs nothing but what is looked at here
 _PROPERTIES = frozenset(  # do not say how rows are written
@@ -32,6 +33,7 @@ def takes_as_they_are(table: DeltaTable, rows: StructType) -> bool:
         and not metadata.partition_columns
         and not [key for key in metadata.configuration if key.startswith("delta.") and key not in _PROPERTIES]
         and all(field.nullable and not set(field.metadata) - {"comment"} for field in columns)
+        and not any(has_not_null(field.dataType) for field in columns)
         and _types(columns) == _types(rows)
     )
 

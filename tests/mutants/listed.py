@@ -40,6 +40,9 @@ WAITING = "tests/store/test_waiting.py::"
 RUNS = "tests/spark/test_topology_runs.py::"
 RICH = "tests/spark/test_rich_bolts.py::"
 PUBLISH = "tests/spark/test_publish.py::"
+RULES = "tests/spark/test_rules.py::"
+SUMS = "tests/spark/test_sums.py::"
+NOTHING = "tests/store/test_nothing.py::"
 STREAMS = "tests/spark/test_streams.py::"
 
 
@@ -758,6 +761,34 @@ MUTANTS = (
         (
             f"{PUBLISH}test_a_small_fold_goes_without_spark_into_a_table_that_asks_for_nothing_more[optimized]",
         ),
+    ),
+    Mutant(
+        "a table is not asked for its lengths",
+        "acker/targets/rules.py",
+        "rules |= too_long(field) | nulls_within(field)",
+        "rules |= nulls_within(field)",
+        (f"{RULES}test_a_row_that_breaks_any_rule_of_its_table_fails_its_message_alone",),
+    ),
+    Mutant(
+        "a rule that raises for a row stops its spout",
+        "acker/components/judged.py",
+        "    return {**bad, **found}\n",
+        "    raise cause\n",
+        (f"{RULES}test_a_rule_that_raises_for_a_row_of_a_spout_or_a_rich_bolt_fails_its_message[spout]",),
+    ),
+    Mutant(
+        "a sum of decimals is rounded",
+        "acker/targets/aggregate.py",
+        'spark.conf.set(_LOSES, "false")',
+        'spark.conf.set(_LOSES, "true")',
+        (f"{SUMS}test_a_sum_of_decimals_keeps_all_their_digits",),
+    ),
+    Mutant(
+        "a fold that has something for a table is passed over",
+        "acker/operations/publish.py",
+        "        passed_over = 0 if each.fold in full else passed_over + 1\n",
+        "        passed_over += 1\n",
+        (f"{NOTHING}test_a_fold_without_a_tuple_for_a_target_is_published_as_it_is",),
     ),
     Mutant(
         "a replay adds to an aggregate without taking back",

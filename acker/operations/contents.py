@@ -1,0 +1,61 @@
+"""Which folds have anything for a target: a fold whose acked messages have no tuple in its stream has not.
+
+Such a fold costs a target nothing, neither a job nor a version. The target's position stays behind then, and
+who asks looks at those folds again. So every few of them the newest is taken in all the same.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import polars as pl
+
+from acker.core.delta import files_of
+from acker.core.events import State
+from acker.core.parquet import collect, columns_of, scan
+from acker.core.schemas import LEDGER, is_tuple
+from acker.core.streams import Rows
+from acker.journal.journal import Journal
+
+MOST_PASSED_OVER = 32  # folds with nothing for a target, of which the last is taken in
+_BYTES_AT_ONCE = 256 << 20  # of files, of whose rows one column is read
+
+
+def folds_with_tuples(
+    journal: Journal, name: str, batches: Sequence[int], folds: Collection[int]
+) -> set[int]:
+    """Of some folds those that acked a message with a tuple in a stream.
+
+    Args:
+        batches: of the stream, which can hold such tuples.
+    """
+    rows = Rows.of(journal, name, batches)
+    if not rows.files or not folds:
+        return set()
+    roots = _acked(journal, min(folds), max(folds))
+    found: set[int] = set()
+    for files in _some(rows):
+        tuples = rows.only(scan(files, rows.columns)).filter(pl.sql_expr(is_tuple(name, rows.columns)))
+        mine = roots.lazy().join(tuples.select("_root_id"), on="_root_id", how="semi")
+        found |= {*collect(mine.select("fold").unique(), journal.files)["fold"]}
+        roots = roots.filter(~pl.col("fold").is_in(list(found)))
+        if roots.is_empty():
+            break
+    return found
+
+
+def _acked(journal: Journal, first: int, last: int) -> pl.DataFrame:
+    """The roots that some folds acked: `fold` and `_root_id`."""
+    ledger = journal.require(LEDGER)
+    files = files_of(ledger, f"live_in IS NULL AND fold >= {first} AND fold <= {last}")
+    rows = scan(files, columns_of(LEDGER)).filter(
+        pl.col("live_in").is_null(),
+        pl.col("state") == State.ACKED,
+        pl.col("fold").is_between(first, last),
+    )
+    return collect(rows.select("fold", _root_id="root_id"), journal.files)
+
+
+def _some(rows: Rows) -> Iterator[list[str]]:
+    """The files of rows, so many at once that their roots have room."""
+    count = max(1, -(-rows.size // _BYTES_AT_ONCE))
+    step = -(-len(rows.files) // count)
+    return (rows.files[first : first + step] for first in range(0, len(rows.files), step))
