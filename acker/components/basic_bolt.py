@@ -8,11 +8,14 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from acker.components.base import Work
-from acker.components.columns import check_columns
+from acker.components.columns import check_columns, nullable
 from acker.components.function_bolt import Frames, FunctionBolt
 from acker.components.workers import TupleRunner
+
+_REPORT = {"_kind": "string", "_error": "string"}
 
 TupleFunction = Callable[[Any], Iterable[Any] | None]
 
@@ -43,8 +46,9 @@ class BasicBolt(FunctionBolt):
         check_columns("Bolt", self.name, schema.names)
         anchors = {"_root_id": "bigint", "_root_ids": "array<bigint>"} if several else {"_root_id": "bigint"}
         run = TupleRunner(self.function, to_arrow_schema(schema, timezone="UTC"), list(anchors))
-        roots = ", ".join(" ".join(each) for each in anchors.items())
-        return tuples.mapInArrow(run, f"{roots}, _kind string, _error string, {self.schema}")
+        reports = ", ".join(f"{name} {kind}" for name, kind in {**anchors, **_REPORT}.items())
+        reported = work.spark.createDataFrame([], reports).schema
+        return tuples.mapInArrow(run, StructType([*reported.fields, *nullable(schema)]))
 
 
 def _with_roots(frame: DataFrame) -> DataFrame:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from pyspark import cloudpickle
+from pyspark.sql import Row
 
 from acker.components.collector import Collector, Context, RichBolt, Tuple
 
@@ -57,7 +58,7 @@ class KafkaBolt(RichBolt):
         """The value of a tuple's record; None is a tombstone."""
         if self.value is not None:
             return _as_text(tup[self.value])
-        return json.dumps(tup.values.asDict(recursive=True), default=str, ensure_ascii=False)
+        return json.dumps(Row.asDict(tup._values, recursive=True), default=str, ensure_ascii=False)
 
     def prepare(self, context: Context) -> None:
         """See `RichBolt`."""

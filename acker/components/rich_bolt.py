@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from acker.components.base import BadRows, Component, Grouping, Work
 from acker.components.collector import Context, RichBolt
-from acker.components.columns import check_columns
+from acker.components.columns import check_columns, nullable
 from acker.components.workers import RichRunner
 from acker.core.errors import BoltError
 from acker.core.events import Kind
@@ -87,14 +87,14 @@ class RichBoltComponent(Component):
         for index, name in enumerate(self.inputs):
             mine = held.filter(pl.col("stream") == name)
             parts += _given(work, self, index) + _again(work, self, index, mine)
-        columns, schema = _emitted(work.spark, self)
+        columns, required, schema = _emitted(work.spark, self)
         if not parts:
             return work.spark.createDataFrame([], schema)
         order = ["_task", "_since", "_input", "_batch", "_partition", "_offset", "_file", "_row"]
         shared = _union(parts).repartition(self.tasks, "_task").sortWithinPartitions(*order)
         context = Context(work.topology, self.name, work.batch.number, 0, self.tasks)
         arrow = to_arrow_schema(schema, timezone="UTC")
-        runner = RichRunner(self.factory, context, self.inputs, columns, arrow)
+        runner = RichRunner(self.factory, context, self.inputs, columns, arrow, required)
         return work.check(_union([shared.mapInArrow(runner, schema), *_unread(work, self, held)]))
 
 
@@ -186,16 +186,21 @@ def _task(grouping: Grouping, tasks: int) -> Column:
     return F.pmod(share, F.lit(tasks)).cast("int")
 
 
-def _emitted(spark: SparkSession, bolt: RichBoltComponent) -> tuple[dict[str | None, list[str]], StructType]:
-    """The columns of each of the bolt's streams, and the schema of its rows, which has those of all."""
+_Columns = dict[str | None, list[str]]
+
+
+def _emitted(spark: SparkSession, bolt: RichBoltComponent) -> tuple[_Columns, _Columns, StructType]:
+    """The columns of each of the bolt's streams, those NOT NULL, and the schema of its rows."""
     streams: list[tuple[str | None, str]] = [(None, bolt.schema), *bolt.further.items()]
-    columns: dict[str | None, list[str]] = {}
+    columns: _Columns = {}
+    required: _Columns = {}
     fields: dict[str, StructField] = {}
     for name, ddl in streams:
         schema = spark.createDataFrame([], ddl).schema
         check_columns("Bolt", bolt.name, schema.names)
         columns[name] = schema.names
-        for column in schema.fields:
+        required[name] = [column.name for column in schema.fields if not column.nullable]
+        for column in nullable(schema):
             if fields.setdefault(column.name, column).dataType != column.dataType:
                 raise BoltError(
                     f"Bolt {bolt.name} emits {column.name} to {name} in another type than to its other "
@@ -204,4 +209,4 @@ def _emitted(spark: SparkSession, bolt: RichBoltComponent) -> tuple[dict[str | N
                 )
     report = spark.createDataFrame([], _REPORT).schema
     reported = [column for column in report.fields if bolt.further or column.name != "_stream"]
-    return columns, StructType([*reported, *fields.values()])
+    return columns, required, StructType([*reported, *fields.values()])
