@@ -13,6 +13,8 @@ from pyspark.sql.types import StructType
 from acker.components.base import Work
 from acker.components.columns import check_columns, nullable
 from acker.components.function_bolt import Frames, FunctionBolt
+from acker.components.raising import ENDED
+from acker.components.watched import Watched
 from acker.components.workers import TupleRunner
 
 _REPORT = {"_kind": "string", "_error": "string"}
@@ -48,7 +50,8 @@ class BasicBolt(FunctionBolt):
         run = TupleRunner(self.function, to_arrow_schema(schema, timezone="UTC"), list(anchors))
         reports = ", ".join(f"{name} {kind}" for name, kind in {**anchors, **_REPORT}.items())
         reported = work.spark.createDataFrame([], reports).schema
-        return tuples.mapInArrow(run, StructType([*reported.fields, *nullable(schema)]))
+        task = Watched(run, ENDED) if work.is_watched else run
+        return tuples.mapInArrow(task, StructType([*reported.fields, *nullable(schema)]))
 
 
 def _with_roots(frame: DataFrame) -> DataFrame:

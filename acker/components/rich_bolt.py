@@ -6,14 +6,19 @@ from functools import partial, reduce
 from typing import ClassVar
 
 import polars as pl
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from acker.components.bad_parts import Frames
 from acker.components.base import BadRows, Component, Grouping, Work
 from acker.components.collector import Context, RichBolt
 from acker.components.columns import check_columns, nullable
+from acker.components.raising import ENDED
+from acker.components.searched import failed, found_in, others
+from acker.components.watched import Watched
 from acker.components.workers import RichRunner
 from acker.core.errors import BoltError
 from acker.core.events import Kind
@@ -82,20 +87,44 @@ class RichBoltComponent(Component):
         Raises:
             BoltError: two of its streams have a column of different types, or one has a reserved name.
         """
-        held = held_back(work.journal, self.name, work.batch.number - 1)
-        parts: list[DataFrame] = []
+        made = self._checked(work, others(self._frames(work), bad))
+        return made.unionByName(failed(work.spark, bad), allowMissingColumns=True) if bad else made
+
+    def find_bad_rows(self, work: Work, bad: BadRows, error: PySparkException) -> BadRows:
+        """See `Component`. The batch is searched (`acker.components.bad_rows`)."""
+        frames = others(self._frames(work), bad)
+        return {**bad, **found_in(self, work, frames, self._checked, error)}
+
+    def _frames(self, work: Work) -> Frames:
+        """The tuples that the tasks are given: those new to the bolt and those that it holds back."""
+        held = self._held(work)
+        frames: dict[str, DataFrame] = {}
         for index, name in enumerate(self.inputs):
             mine = held.filter(pl.col("stream") == name)
-            parts += _given(work, self, index) + _again(work, self, index, mine)
+            frames |= _named(f"{index} given", _given(work, self, index))
+            frames |= _named(f"{index} again", _again(work, self, index, mine))
+        return frames
+
+    def _held(self, work: Work) -> pl.DataFrame:
+        return held_back(work.journal, self.name, work.batch.number - 1)
+
+    def _checked(self, work: Work, frames: Frames) -> DataFrame:
+        """What the tasks make of tuples, those rows that a target would refuse as failures."""
         columns, required, schema = _emitted(work.spark, self)
-        if not parts:
+        if not frames:
             return work.spark.createDataFrame([], schema)
         order = ["_task", "_since", "_input", "_batch", "_partition", "_offset", "_file", "_row"]
-        shared = _union(parts).repartition(self.tasks, "_task").sortWithinPartitions(*order)
+        shared = _union([*frames.values()]).repartition(self.tasks, "_task").sortWithinPartitions(*order)
         context = Context(work.topology, self.name, work.batch.number, 0, self.tasks)
         arrow = to_arrow_schema(schema, timezone="UTC")
         runner = RichRunner(self.factory, context, self.inputs, columns, arrow, required)
-        return work.check(_union([shared.mapInArrow(runner, schema), *_unread(work, self, held)]))
+        gone = _unread(work, self, self._held(work))
+        task = Watched(runner, ENDED) if work.is_watched else runner
+        return work.check(_union([shared.mapInArrow(task, schema), *gone]))
+
+
+def _named(name: str, frames: list[DataFrame]) -> dict[str, DataFrame]:
+    return dict.fromkeys([name], frames[0]) if frames else {}
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:

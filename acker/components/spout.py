@@ -9,9 +9,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from acker.components.bad_parts import Frames
 from acker.components.base import BadRows, Component, Work
 from acker.components.columns import check_columns
 from acker.components.mistakes import telling_who
+from acker.components.searched import failed, found_in, others
 from acker.core.commits import commit_rows
 from acker.core.events import Kind, State
 from acker.core.ids import root_ids
@@ -90,29 +92,47 @@ class SpoutComponent(Component):
 
     def rows(self, work: Work, bad: BadRows) -> DataFrame:
         """See `Component`."""
+        messages = self._messages(work)
+        made = self._checked(work, others(messages, bad))
+        if not bad:
+            return made
+        reasons = failed(work.spark, bad)
+        told = messages[self.name].select("_root_id", *SPOUT_COLUMNS).join(F.broadcast(reasons), "_root_id")
+        return made.unionByName(told, allowMissingColumns=True)
+
+    def find_bad_rows(self, work: Work, bad: BadRows, error: PySparkException) -> BadRows:
+        """See `Component`. The batch is searched (`acker.components.bad_rows`)."""
+        messages = others(self._messages(work), bad)
+        return {**bad, **found_in(self, work, messages, self._checked, error)}
+
+    def _messages(self, work: Work) -> Frames:
+        """The batch's messages as its source has them, with the roots of their attempts."""
         planned = work.batch.input
         if isinstance(planned, SourceRange):
             read = self.source.read_range(work.spark, planned.described)
             found = read.withColumns({"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")})
         else:
             found = self._replayed(work)
+        root = root_id(work.topology, self.name, work.batch.number, F.col("_attempt"))
+        return {self.name: found.withColumn("_root_id", root)}
+
+    def _checked(self, work: Work, messages: Frames) -> DataFrame:
+        """Messages as tuples, those that a target would refuse as failures."""
+        found = messages[self.name]
         columns = user_columns(found)
         check_columns("Spout", self.name, columns)
         kind, error = _reported(found)
         if "_late" in found.columns:
             kind = F.when(F.col("_late"), Kind.FAIL.value).otherwise(kind)
             error = F.when(F.col("_late"), LATE).otherwise(error)
-        root = root_id(work.topology, self.name, work.batch.number, F.col("_attempt"))
-        if isinstance(planned, SourceRange) and self.reliable is not True:
+        root = F.col("_root_id")
+        if isinstance(work.batch.input, SourceRange) and self.reliable is not True:
             root = F.when(self._is_tracked(kind), root)
         rows = found.select(
             root.alias("_root_id"),
             kind.alias("_kind"),
             error.alias("_error"),
-            "_source_partition",
-            "_source_offset",
-            "_attempt",
-            "_replaces",
+            *SPOUT_COLUMNS,
             *map(sql_name, columns),
         )
         return work.check(rows)

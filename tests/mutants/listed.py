@@ -947,4 +947,11 @@ MUTANTS = (
         "(Row,), {",
         (VALUES + "test_a_column_goes_before_a_method_of_its_name",),
     ),
+    Mutant(
+        "the end of a Python worker is nobody's row",
+        "acker/components/raising.py",
+        "if ends_worker(error):\n        return ENDED",
+        "if ends_worker(error):\n        return None",
+        ("tests/spark/test_bad_rows.py::test_a_message_that_ends_the_python_worker_fails_alone[basic]",),
+    ),
 )

@@ -10,10 +10,11 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from acker.components.anchors import fail_when
-from acker.components.bad_rows import bad_roots, error_of
+from acker.components.bad_rows import bad_roots
 from acker.components.base import Work
 from acker.components.basic_bolt import BasicBolt
 from acker.components.dataframe_bolt import DataFrameBolt
+from acker.components.raising import error_of
 from acker.components.workers import TupleRunner
 from acker.core.delta import query
 from acker.core.errors import BoltError
