@@ -8,128 +8,85 @@ m bad messages among s suspects cost about 4 · m · log4(s / m) + 4/3 · m runs
 smaller parts. What raises in either mode (a UDF, `raise_error`) has no suspects, and all messages are
 searched. Where only tuples that met raise, as in a join, each quarter passes. Then the halves are tried,
 and if they pass as well, each is divided beside the other, with one more run for each time.
+
+The end of a Python worker, by a crash of its own or by the system's out-of-memory killer, is searched for
+likewise, but a message alone has to end three of them. If all parts of a range pass alone, none is at fault.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 from operator import or_
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.errors import PySparkException, PythonException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
-from acker.components.anchors import FOREIGN_ANCHOR
+from acker.components.bad_parts import Filtered, Frames, Parts, Range, local, without
+from acker.components.raising import ENDED, TRIES, ends_worker, error_of, row_error
 from acker.core.errors import BoltError
 from acker.core.quoting import sql_name
-from acker.core.reasons import LONGEST_REASON, LONGEST_TOLD
+from acker.core.reasons import LONGEST_REASON
 
 MOST_BAD = 32  # past this the bolt may be at fault and not the rows
 _WAYS = 4  # as many runs as two levels of halves, and half as many of them raise
 _AT_ONCE = 4  # runs of small parts, most of whose time is planning
 _MOST_LOCAL = 10_000  # suspects whose tuples this process holds
 _ANSI = "spark.sql.ansi.enabled"
-_DATA_EXCEPTION = "22"  # SQLSTATE class: a value that an expression cannot take
-_RAISED = "P0001"  # SQLSTATE of raise_error and assert_true
-_NO_ROWS_FAULT = (
-    "ImportError",
-    "ModuleNotFoundError",
-    "MemoryError",
-)  # in tracebacks
-_CRASHED = "Python worker exited unexpectedly"
-_TRIES = 3
-_UNLOADED = " in read_udfs"  # a worker that cannot load the function, whatever the row
-
-Frames = Mapping[str, DataFrame]  # a bolt's inputs: stream -> its tuples
-Range = tuple[int, int]  # of sorted roots: from the first index to before the second
-
-
-def row_error(error: PySparkException) -> str | None:
-    """The reason, where an error is the fault of a row (a value, or a UDF's exception); else None.
-
-    Everything else (a full disk, a lost executor, a missing column or module) is not the rows' doing.
-    """
-    if isinstance(error, PythonException):
-        raised = _last_line_of_traceback(str(error))
-        return None if _UNLOADED in str(error) or raised.startswith(_NO_ROWS_FAULT) else raised
-    state = error.getSqlState() or ""
-    if FOREIGN_ANCHOR not in str(error) and (state.startswith(_DATA_EXCEPTION) or state == _RAISED):
-        return str(error).split(" SQLSTATE:")[0].strip()[:LONGEST_TOLD]
-    return None
-
-
-def _last_line_of_traceback(message: str) -> str:
-    body = message.split("JVM stacktrace:")[0].split(" SQLSTATE:")[0]
-    lines = [line.strip() for line in body.splitlines() if line.strip()]
-    return (lines[-1] if lines else message)[:LONGEST_TOLD]
-
-
-def hides_cause(error: PySparkException) -> bool:
-    """Whether an error does not tell what the transformation raised.
-
-    Delta's writer hides it. Of a Python worker whose function raised Spark may see no more than its end.
-    """
-    return any(text in str(error) for text in ("TASK_WRITE_FAILED", _CRASHED))
-
-
-def error_of(frame: DataFrame) -> PySparkException | None:
-    """What evaluating every column of a frame raises; None where it passes."""
-    raised = None
-    for _ in range(_TRIES):
-        try:
-            frame.write.format("noop").mode("overwrite").save()
-        except PySparkException as error:
-            raised = error
-            if _CRASHED not in str(error):
-                return error
-        else:
-            return None
-    return raised
 
 
 def bad_roots(
-    bolt: str, inputs: Frames, rows_of: Callable[[Frames], DataFrame], error: PySparkException
+    bolt: str,
+    inputs: Frames,
+    rows_of: Callable[[Frames], DataFrame],
+    error: PySparkException,
+    may_all_crash: bool = True,
+    kind: str = "Bolt",
 ) -> dict[int, str]:
     """The roots of a batch that make it raise, and why each does.
 
     Args:
-        bolt: the bolt's name, for messages.
+        bolt: the component's name, for messages.
         inputs: its tuples, with `_root_id`.
         rows_of: the transformation.
         error: what it raised over all of them.
+        may_all_crash: whether each of several messages may end a worker by itself, as where all of them have
+            failed before.
+        kind: "Spout" or "Bolt".
 
     Raises:
         BoltError: most messages fail.
         PySparkException: an error that no single message causes.
     """
-    roots = _suspects(inputs, rows_of)
+    roots = None if ends_worker(error) else _suspects(inputs, rows_of)
     if roots is None:
         roots = _ids(inputs).distinct().toArrow()["_root_id"].to_pylist()
     if not roots:
         raise error
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return _Search(bolt, inputs, rows_of, sorted(roots)).run(threads, error)
+        bad = _Search(f"{kind} {bolt}", inputs, rows_of, sorted(roots), ends_worker(error)).run(
+            threads, error
+        )
+    if 1 < len(roots) == len(bad) and set(bad.values()) == {ENDED} and not may_all_crash:
+        raise _at_fault(f"{kind} {bolt}", "every message", ENDED)
+    return bad
+
+
+def _at_fault(component: str, which: str, reason: str) -> BoltError:
+    return BoltError(
+        f"{component} fails on {which} of a batch, so it is taken to be at fault itself: "
+        f"{reason[:LONGEST_REASON]}. Mend it, or fail rows with fail_when, and run it again.",
+        component=component.partition(" ")[2],
+    )
 
 
 def _ids(inputs: Frames) -> DataFrame:
     """The roots of all tuples."""
     return reduce(DataFrame.union, [frame.select("_root_id") for frame in inputs.values()]).dropna()
-
-
-def without(frame: DataFrame, roots: Sequence[int]) -> DataFrame:
-    """The tuples of a frame that have none of some roots, and those without a root."""
-    if not roots:
-        return frame
-    return frame.join(_frame(frame.sparkSession, roots), "_root_id", "left_anti")
-
-
-def _frame(spark: SparkSession, roots: Sequence[int]) -> DataFrame:
-    return spark.createDataFrame(pa.table({"_root_id": pa.array(roots, pa.int64())}))
 
 
 def _suspects(inputs: Frames, rows_of: Callable[[Frames], DataFrame]) -> list[int] | None:
@@ -143,6 +100,8 @@ def _suspects(inputs: Frames, rows_of: Callable[[Frames], DataFrame]) -> list[in
         return None
     finally:
         spark.conf.set(_ANSI, before)
+    if not roots:  # what raises makes no null, as in `coalesce(cast(…), 0)`
+        return None
     others = {stream: without(frame, roots) for stream, frame in inputs.items()}
     return None if error_of(rows_of(others)) else roots
 
@@ -160,67 +119,6 @@ def _with_nulls(ids: DataFrame, made: DataFrame) -> pa.ChunkedArray:
     return found.select("_root_id").toArrow()["_root_id"]
 
 
-class _Parts(Protocol):
-    """The tuples of some ranges of the roots that are searched."""
-
-    def of(self, ranges: Sequence[Range]) -> Frames:
-        """The frames with the tuples of some ranges."""
-
-
-@dataclass(frozen=True)
-class _Filtered:
-    """Parts of the batch's own frames."""
-
-    inputs: Frames
-    roots: Sequence[int]
-
-    def of(self, ranges: Sequence[Range]) -> Frames:
-        """See `_Parts`."""
-        root = F.col("_root_id")
-        mine = reduce(or_, (root.between(self.roots[low], self.roots[high - 1]) for low, high in ranges))
-        return {stream: frame.where(mine) for stream, frame in self.inputs.items()}
-
-
-@dataclass(frozen=True)
-class _Local:
-    """Parts of tables in this process, which take Spark less time than a scan of the batch's files."""
-
-    spark: SparkSession
-    tables: Mapping[str, tuple[pa.Table, StructType]]  # sorted by root
-    roots: Sequence[int]
-
-    def of(self, ranges: Sequence[Range]) -> Frames:
-        """See `_Parts`."""
-        return {stream: self._frame(*each, ranges) for stream, each in self.tables.items()}
-
-    def _frame(self, table: pa.Table, schema: StructType, ranges: Sequence[Range]) -> DataFrame:
-        slices = []
-        ids = table["_root_id"].to_numpy()
-        for low, high in ranges:
-            first = ids.searchsorted(self.roots[low])
-            slices.append(table.slice(first, ids.searchsorted(self.roots[high - 1], "right") - first))
-        return self.spark.createDataFrame(pa.concat_tables(slices), schema)
-
-
-def _local(inputs: Frames, roots: Sequence[int], some: Sequence[int]) -> _Local | None:
-    """Parts of tables in this process, with the tuples of some of the roots.
-
-    None where Spark does not take back what it gave: a map, say, that has a key twice.
-    """
-    spark = next(iter(inputs.values())).sparkSession
-    mine = _frame(spark, some)
-    tables = {}
-    try:
-        for stream, frame in inputs.items():
-            found = frame.join(mine, "_root_id", "left_semi").toArrow().sort_by("_root_id")
-            if error_of(spark.createDataFrame(found, frame.schema)):
-                return None
-            tables[stream] = (found, frame.schema)
-    except (PySparkException, pa.ArrowException):
-        return None
-    return _Local(spark, tables, roots)
-
-
 class _Failing(NamedTuple):
     """A range of roots that raises beside others, which pass without it."""
 
@@ -234,19 +132,21 @@ class _Search:
     """The search for bad messages among some.
 
     Args:
-        bolt: its name, for messages.
+        component: its kind and name, for messages.
         inputs: all of the batch.
         roots: those that are searched, sorted.
+        crashes: whether it is searched for what ends a worker.
     """
 
-    bolt: str
+    component: str
     inputs: Frames
     rows_of: Callable[[Frames], DataFrame]
     roots: Sequence[int]
+    crashes: bool
     bad: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.parts: _Parts = _Filtered(self.inputs, self.roots)
+        self.parts: Parts = Filtered(self.inputs, self.roots)
         self.may_be_local = True
 
     def run(self, threads: ThreadPoolExecutor, error: PySparkException) -> dict[int, str]:
@@ -287,7 +187,7 @@ class _Search:
         if self.may_be_local and 0 < count <= _MOST_LOCAL:
             self.may_be_local = False
             some = {self.roots[number] for each in ranges for number in range(*each)}
-            self.parts = _local(self.inputs, self.roots, list(some)) or self.parts
+            self.parts = local(self.inputs, self.roots, list(some)) or self.parts
 
     def _is_found(self, failing: _Failing) -> bool:
         """Whether it is one message, which is noted."""
@@ -312,13 +212,17 @@ class _Search:
         ]
         if found:
             return found
+        if ends_worker(error):  # as of much memory for many messages: none is at fault
+            raise error
         met = self._raised(left, right, *beside)
         if met is None:
             raise error
         return [_Failing(left, (right, *beside), met), _Failing(right, (left, *beside), met)]
 
     def _raised(self, *ranges: Range) -> PySparkException | None:
-        return error_of(self.rows_of(self.parts.of(ranges)))
+        # That a worker ends may be chance, so a message alone has to end several.
+        is_wide = len(ranges) > 1 or ranges[0][1] - ranges[0][0] > 1
+        return error_of(self.rows_of(self.parts.of(ranges)), 1 if self.crashes and is_wide else TRIES)
 
     def _check_fault(self, threads: ThreadPoolExecutor) -> None:
         """Stop where most messages of the batch are bad, as far as some that lie evenly among them tell."""
@@ -327,15 +231,12 @@ class _Search:
             return
         step = max(1, count // (2 * MOST_BAD))
         some = [(each, each + 1) for each in range(0, count, step)]
-        own = _Filtered(self.inputs, self.roots)
-        tried = threads.map(lambda each: error_of(self.rows_of(own.of([each]))), some)
+        own = Filtered(self.inputs, self.roots)
+        tries = 1 if self.crashes else TRIES
+        tried = threads.map(lambda each: error_of(self.rows_of(own.of([each])), tries), some)
         reasons = [str(row_error(raised)) for raised in tried if raised]
         if 2 * len(reasons) * count > len(some) * total:
-            raise BoltError(
-                f"Bolt {self.bolt} fails on most messages of a batch, so it is taken to be at fault itself: "
-                f"{reasons[0][:LONGEST_REASON]}. Mend it, or fail rows with fail_when, and run it again.",
-                component=self.bolt,
-            )
+            raise _at_fault(self.component, "most messages", reasons[0])
 
 
 def _divided(whole: Range, ways: int) -> list[Range]:

@@ -193,6 +193,7 @@ class Work:
         on_search: called before the batch's rows are looked through for bad ones.
         takes_back: whether a published table takes back what replaced messages had added to it.
         redaction: what is not to be kept of reasons.
+        is_watched: whether a Python bolt tells how its worker ends, which costs a process.
     """
 
     spark: SparkSession
@@ -205,6 +206,7 @@ class Work:
     on_search: Callable[[], None]
     takes_back: bool
     redaction: Redaction
+    is_watched: bool = False
 
     @cached_property
     def taken(self) -> dict[str, list[int]]:

@@ -8,11 +8,16 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from acker.components.base import Work
-from acker.components.columns import check_columns
+from acker.components.columns import check_columns, nullable
 from acker.components.function_bolt import Frames, FunctionBolt
+from acker.components.raising import ENDED
+from acker.components.watched import Watched
 from acker.components.workers import TupleRunner
+
+_REPORT = {"_kind": "string", "_error": "string"}
 
 TupleFunction = Callable[[Any], Iterable[Any] | None]
 
@@ -43,8 +48,10 @@ class BasicBolt(FunctionBolt):
         check_columns("Bolt", self.name, schema.names)
         anchors = {"_root_id": "bigint", "_root_ids": "array<bigint>"} if several else {"_root_id": "bigint"}
         run = TupleRunner(self.function, to_arrow_schema(schema, timezone="UTC"), list(anchors))
-        roots = ", ".join(" ".join(each) for each in anchors.items())
-        return tuples.mapInArrow(run, f"{roots}, _kind string, _error string, {self.schema}")
+        reports = ", ".join(f"{name} {kind}" for name, kind in {**anchors, **_REPORT}.items())
+        reported = work.spark.createDataFrame([], reports).schema
+        task = Watched(run, ENDED) if work.is_watched else run
+        return tuples.mapInArrow(task, StructType([*reported.fields, *nullable(schema)]))
 
 
 def _with_roots(frame: DataFrame) -> DataFrame:

@@ -17,20 +17,21 @@ from typing import Any, ClassVar
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
+from acker.components.emitted import Form
 from acker.core import reasons
-from acker.core.reasons import LONGEST_TOLD, shown
+from acker.core.reasons import LONGEST_TOLD
 
 for _module in (reasons, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
 
 # What user code raises whatever the tuple: a module that is not installed, a machine without memory.
 NO_TUPLES_FAULT = (ImportError, MemoryError)
-_LONGEST_QUOTED = 200  # characters of what a bolt has emitted by mistake
 PLACE = ("stream", "file", "row", "batch", "since", "task")  # where a tuple lies, since when, and who has it
 _OPEN, _ACKED, _FAILED = range(3)
 ALL = "*"  # stands for all columns, as a JSON object
 
-Columns = Mapping[str | None, list[str]]  # of each stream of a bolt; None is its first
+Forms = Mapping[str | None, Form]  # of each stream of a bolt; None is its first
+_OWN = ("component", "held", "stream", "values")  # attributes of a tuple beside its columns
 
 
 class PermanentFailure(Exception):
@@ -53,6 +54,9 @@ class Context:
 class Tuple:
     """One tuple that a rich bolt is given; `tup.word` and `tup["word"]` are its values.
 
+    A column goes before an attribute of the same name, such as `held`. The name with an underscore, `_held`,
+    always is the attribute, since no column's name begins so.
+
     Attributes:
         values: all values, by name.
         component: that emitted it.
@@ -60,7 +64,7 @@ class Tuple:
         held: whether an earlier batch has held it back.
     """
 
-    __slots__ = ("_place", "_roots", "_state", "_texts", "component", "held", "stream", "values")
+    __slots__ = ("_component", "_held", "_place", "_roots", "_state", "_stream", "_texts", "_values")
 
     def __init__(
         self,
@@ -71,20 +75,24 @@ class Tuple:
         place: tuple[Any, ...],
         texts: Row | None = None,
     ) -> None:
-        self.values = values
+        self._values = values
         self._texts = texts
-        self.component, _, further = name.partition(".")
-        self.stream = further or None
-        self.held = held
+        self._component, _, further = name.partition(".")
+        self._stream = further or None
+        self._held = held
         self._roots = roots  # none where it is not tracked
         self._place = place  # where it lies, as in the stream's column _held
         self._state = _OPEN
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.values, name)
+        if name in self.__slots__:  # while a copy is being made
+            raise AttributeError(name)
+        if name in _OWN and name not in self._values:
+            return getattr(self, f"_{name}")
+        return getattr(self._values, name)
 
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        return self._values[name]
 
     def text(self, column: str) -> Any:
         """A column of those that the bolt's class has `as_text`: text, bytes as they are, or None."""
@@ -93,7 +101,7 @@ class Tuple:
         return self._texts[column]
 
     def __repr__(self) -> str:
-        return f"Tuple({self.values!r}, component={self.component!r}, held={self.held})"
+        return f"Tuple({self._values!r}, component={self._component!r}, held={self._held})"
 
 
 class RichBolt(ABC):
@@ -129,8 +137,8 @@ class RichBolt(ABC):
 class Collector:
     """What one call of `execute` reports."""
 
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
+    def __init__(self, forms: Forms) -> None:
+        self._forms = forms
         self.emitted: list[dict[str, Any]] = []
         self.reports: list[tuple[str, Tuple, str]] = []
 
@@ -141,19 +149,19 @@ class Collector:
             anchors: the tuples that it came from. It belongs to the messages of all of them, which are
                 acked, failed and published together. None: it belongs to no message, and is published
                 whatever becomes of them.
-            values: a dict by column, or a tuple or list of all columns.
+            values: a dict by column, or a tuple or list of all columns; a tuple that the bolt was given too.
             stream: one of the bolt's further streams.
 
         Raises:
             ValueError: the bolt has no such stream, or the stream no such columns.
         """
-        if stream not in self._columns:
+        if stream not in self._forms:
             raise ValueError(f"emitted to the stream {stream!r}, which the bolt does not have")
         tuples: Iterable[Tuple] = (anchors,) if isinstance(anchors, Tuple) else anchors or ()
         roots = {root for tup in tuples for root in tup._roots}
-        self.emitted.append(
-            {**of_roots(sorted(roots)), "_stream": stream, **named(values, self._columns[stream])}
-        )
+        given = values._values if isinstance(values, Tuple) else values
+        row = self._forms[stream].row(given)
+        self.emitted.append({**of_roots(sorted(roots)), "_stream": stream, **row})
 
     def ack(self, tup: Tuple) -> None:
         """Report a tuple as done. A second ack fails it, so that its message cannot complete falsely."""
@@ -175,10 +183,10 @@ class Collector:
 class Task:
     """One instance of a rich bolt at work on its share of a batch."""
 
-    def __init__(self, bolt: RichBolt, context: Context, columns: Columns) -> None:
+    def __init__(self, bolt: RichBolt, context: Context, forms: Forms) -> None:
         self.number = context.task
         self._bolt = bolt
-        self._columns = columns
+        self._forms = forms
         self._open: dict[Tuple, None] = {}  # in the order in which they came
         self._reports: list[dict[str, Any]] = []
         bolt.prepare(context)
@@ -186,7 +194,7 @@ class Task:
     def execute(self, tup: Tuple) -> list[dict[str, Any]]:
         """The rows that the bolt emits for a tuple, each with `_cause`, the roots of the tuple."""
         self._open[tup] = None
-        collector = Collector(self._columns)
+        collector = Collector(self._forms)
         try:
             self._bolt.execute(tup, collector)
         except NO_TUPLES_FAULT:
@@ -205,7 +213,7 @@ class Task:
 
     def finish(self) -> list[dict[str, Any]]:
         """The rows that the bolt emits at the end, and those that tell of tuples that are not acked."""
-        collector = Collector(self._columns)
+        collector = Collector(self._forms)
         cause = sorted({root for tup in self._open for root in tup._roots})
         self._bolt.finish_batch(collector)
         emitted = self._done(collector, cause)
@@ -249,29 +257,3 @@ def failure(reason: str | Exception) -> dict[str, Any]:
     told = getattr(reason, "told", reason)
     text = str(reason) if is_plain else f"{type(reason).__name__}: {told}"
     return {"_kind": "reject" if for_good else "fail", "_error": text[:LONGEST_TOLD]}
-
-
-def misfit(kind: type[Exception], before: str, values: Any, after: str) -> Exception:
-    """An error that quotes what a bolt has emitted; `told` is what the reason is made of."""
-    text = repr(values)
-    error = kind(f"{before} {text[:_LONGEST_QUOTED]}{after}")
-    error.told = f"{before} {shown(text, _LONGEST_QUOTED)}{after}"  # type: ignore[attr-defined]
-    return error
-
-
-def named(values: Any, names: list[str]) -> dict[str, Any]:
-    """What a bolt emitted as one tuple, by column; columns that it left out are null.
-
-    Raises:
-        ValueError: the values are no dict of some of the columns and no tuple of all of them.
-    """
-    if isinstance(values, Row):
-        values = values.asDict()
-    if isinstance(values, Mapping):
-        unknown = set(values) - set(names)
-        if unknown:
-            raise ValueError(f"emitted columns that its schema does not have: {', '.join(sorted(unknown))}")
-        return dict(values)
-    if isinstance(values, (tuple, list)) and len(values) == len(names):
-        return dict(zip(names, values, strict=True))
-    raise misfit(ValueError, "emitted", values, f"; a row is a dict or a tuple of {', '.join(names)}")

@@ -1,6 +1,8 @@
-"""The names of columns that a component may emit."""
+"""The columns that a component may emit."""
 
 from collections.abc import Iterable
+
+from pyspark.sql.types import StructField, StructType
 
 from acker.core.errors import BoltError
 
@@ -28,3 +30,11 @@ def check_columns(kind: str, component: str, columns: Iterable[str]) -> None:
             f"{kind} {component} emits {', '.join(sorted(twice))} more than once; rename or drop one.",
             component=component,
         )
+
+
+def nullable(schema: StructType) -> list[StructField]:
+    """The columns of Python's rows as Spark is told of them: a row that fails its message has no values.
+
+    That those which are NOT NULL have a value in all others is seen to in Python.
+    """
+    return [StructField(column.name, column.dataType) for column in schema.fields]

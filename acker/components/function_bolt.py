@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from acker.components.anchors import FOREIGN_ANCHOR
-from acker.components.bad_rows import bad_roots, error_of, hides_cause, row_error, without
 from acker.components.base import BadRows, Component, Work
-from acker.core.errors import BoltError
+from acker.components.searched import failed, found_in, others
 from acker.core.events import Kind
 from acker.core.schemas import HELD, stream
 from acker.spark.streams import rows
@@ -55,10 +52,7 @@ class FunctionBolt(Component):
         made = self._checked(work, self._frames(work, bad))
         if not bad:
             return made
-        roots, reasons = pa.array(bad, pa.int64()), pa.array(bad.values(), pa.string())
-        failed = work.spark.createDataFrame(pa.table({"_root_id": roots, "_error": reasons}))
-        kind = F.lit(Kind.FAIL.value).alias("_kind")
-        return made.unionByName(failed.select("_root_id", kind, "_error"), allowMissingColumns=True)
+        return made.unionByName(failed(work.spark, bad), allowMissingColumns=True)
 
     def no_tuples(self, work: Work, further: str) -> DataFrame:
         """See `Component`."""
@@ -67,19 +61,10 @@ class FunctionBolt(Component):
 
     def find_bad_rows(self, work: Work, bad: BadRows, error: PySparkException) -> BadRows:
         """See `Component`. The batch is searched (`acker.components.bad_rows`)."""
-        frames = self._frames(work, bad)
-        cause = error_of(self._checked(work, frames)) if hides_cause(error) else error
-        if cause is not None and FOREIGN_ANCHOR in str(cause):
-            raise BoltError(f"Bolt {self.name} {FOREIGN_ANCHOR}.", component=self.name) from cause
-        if cause is None or row_error(cause) is None:
-            raise cause or error from None
-        work.on_search()
-        # Of tuples that raise where they meet there may be more, which those found have kept from sight.
-        return {**bad, **bad_roots(self.name, frames, partial(self._checked, work), cause)}
+        return {**bad, **found_in(self, work, self._frames(work, bad), self._checked, error)}
 
     def _frames(self, work: Work, bad: BadRows) -> Frames:
-        frames = {name: work.tuples(name) for name in self.inputs}
-        return {name: without(frame, list(bad)) for name, frame in frames.items()} if bad else frames
+        return others({name: work.tuples(name) for name in self.inputs}, bad)
 
     def _checked(self, work: Work, frames: Frames) -> DataFrame:
         parts = [work.check(self.made_of(work, frames)), *self._let_go(work)]

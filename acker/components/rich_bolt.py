@@ -12,11 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from acker.components.bad_rows import hides_cause, row_error
+from acker.components.bad_parts import Frames
 from acker.components.base import BadRows, Component, Grouping, Work
 from acker.components.collector import ALL, Context, RichBolt
-from acker.components.columns import check_columns
-from acker.components.judged import failed, find_misjudged
+from acker.components.columns import check_columns, nullable
+from acker.components.raising import ENDED
+from acker.components.searched import failed, found_in, others
+from acker.components.watched import Watched
 from acker.components.workers import RichRunner
 from acker.core.errors import BoltError
 from acker.core.events import Kind
@@ -92,32 +94,44 @@ class RichBoltComponent(Component):
         Raises:
             BoltError: two of its streams have a column of different types, or one has a reserved name.
         """
-        return work.check(failed(self._made(work), bad))
+        made = self._checked(work, others(self._frames(work), bad))
+        return made.unionByName(failed(work.spark, bad), allowMissingColumns=True) if bad else made
 
     def find_bad_rows(self, work: Work, bad: BadRows, error: PySparkException) -> BadRows:
-        """See `Component`. The bolt says itself which tuples fail; a table's rules may raise for a row."""
-        if not work.is_published or (row_error(error) is None and not hides_cause(error)):
-            raise error
-        work.on_search()
-        made = self._made(work).localCheckpoint()  # for a bolt may do more than to make rows
-        return find_misjudged(self.name, made, work.check, bad, error)
+        """See `Component`. The batch is searched (`acker.components.bad_rows`)."""
+        frames = others(self._frames(work), bad)
+        return {**bad, **found_in(self, work, frames, self._checked, error)}
 
-    def _made(self, work: Work) -> DataFrame:
-        """The rows that the bolt makes of a batch."""
-        held = held_back(work.journal, self.name, work.batch.number - 1)
-        parts: list[DataFrame] = []
+    def _frames(self, work: Work) -> Frames:
+        """The tuples that the tasks are given: those new to the bolt and those that it holds back."""
+        held = self._held(work)
+        frames: dict[str, DataFrame] = {}
         for index, name in enumerate(self.inputs):
             mine = held.filter(pl.col("stream") == name)
-            parts += _given(work, self, index) + _again(work, self, index, mine)
-        columns, schema = _emitted(work.spark, self)
-        if not parts:
+            frames |= _named(f"{index} given", _given(work, self, index))
+            frames |= _named(f"{index} again", _again(work, self, index, mine))
+        return frames
+
+    def _held(self, work: Work) -> pl.DataFrame:
+        return held_back(work.journal, self.name, work.batch.number - 1)
+
+    def _checked(self, work: Work, frames: Frames) -> DataFrame:
+        """What the tasks make of tuples, those rows that a target would refuse as failures."""
+        columns, required, schema = _emitted(work.spark, self)
+        if not frames:
             return work.spark.createDataFrame([], schema)
         order = ["_task", "_since", "_input", "_batch", "_partition", "_offset", "_file", "_row"]
-        shared = _union(parts).repartition(self.tasks, "_task").sortWithinPartitions(*order)
+        shared = _union([*frames.values()]).repartition(self.tasks, "_task").sortWithinPartitions(*order)
         context = Context(work.topology, self.name, work.batch.number, 0, self.tasks)
         arrow = to_arrow_schema(schema, timezone="UTC")
-        runner = RichRunner(self.factory, context, self.inputs, columns, arrow)
-        return _union([shared.mapInArrow(runner, schema), *_unread(work, self, held)])
+        runner = RichRunner(self.factory, context, self.inputs, columns, arrow, required)
+        gone = _unread(work, self, self._held(work))
+        task = Watched(runner, ENDED) if work.is_watched else runner
+        return work.check(_union([shared.mapInArrow(task, schema), *gone]))
+
+
+def _named(name: str, frames: list[DataFrame]) -> dict[str, DataFrame]:
+    return dict.fromkeys([name], frames[0]) if frames else {}
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
@@ -220,16 +234,21 @@ def _task(grouping: Grouping, tasks: int) -> Column:
     return F.pmod(share, F.lit(tasks)).cast("int")
 
 
-def _emitted(spark: SparkSession, bolt: RichBoltComponent) -> tuple[dict[str | None, list[str]], StructType]:
-    """The columns of each of the bolt's streams, and the schema of its rows, which has those of all."""
+_Columns = dict[str | None, list[str]]
+
+
+def _emitted(spark: SparkSession, bolt: RichBoltComponent) -> tuple[_Columns, _Columns, StructType]:
+    """The columns of each of the bolt's streams, those NOT NULL, and the schema of its rows."""
     streams: list[tuple[str | None, str]] = [(None, bolt.schema), *bolt.further.items()]
-    columns: dict[str | None, list[str]] = {}
+    columns: _Columns = {}
+    required: _Columns = {}
     fields: dict[str, StructField] = {}
     for name, ddl in streams:
         schema = spark.createDataFrame([], ddl).schema
         check_columns("Bolt", bolt.name, schema.names)
         columns[name] = schema.names
-        for column in schema.fields:
+        required[name] = [column.name for column in schema.fields if not column.nullable]
+        for column in nullable(schema):
             if fields.setdefault(column.name, column).dataType != column.dataType:
                 raise BoltError(
                     f"Bolt {bolt.name} emits {column.name} to {name} in another type than to its other "
@@ -238,4 +257,4 @@ def _emitted(spark: SparkSession, bolt: RichBoltComponent) -> tuple[dict[str | N
                 )
     report = spark.createDataFrame([], _REPORT).schema
     reported = [column for column in report.fields if bolt.further or column.name != "_stream"]
-    return columns, StructType([*reported, *fields.values()])
+    return columns, required, StructType([*reported, *fields.values()])

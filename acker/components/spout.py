@@ -9,11 +9,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from acker.components.bad_rows import hides_cause, row_error
+from acker.components.bad_parts import Frames
 from acker.components.base import BadRows, Component, Work
 from acker.components.columns import check_columns
-from acker.components.judged import failed, find_misjudged
 from acker.components.mistakes import telling_who
+from acker.components.searched import failed, found_in, others
 from acker.core.commits import commit_rows
 from acker.core.events import Kind, State
 from acker.core.ids import root_ids
@@ -92,42 +92,50 @@ class SpoutComponent(Component):
 
     def rows(self, work: Work, bad: BadRows) -> DataFrame:
         """See `Component`."""
-        return work.check(failed(self._read(work), bad))
+        messages = self._messages(work)
+        made = self._checked(work, others(messages, bad))
+        if not bad:
+            return made
+        reasons = failed(work.spark, bad)
+        told = messages[self.name].select("_root_id", *SPOUT_COLUMNS).join(F.broadcast(reasons), "_root_id")
+        return made.unionByName(told, allowMissingColumns=True)
 
     def find_bad_rows(self, work: Work, bad: BadRows, error: PySparkException) -> BadRows:
-        """See `Component`. What cannot be read is at nobody's fault; a table's rules may raise for a row."""
-        if not work.is_published or (row_error(error) is None and not hides_cause(error)):
-            raise error
-        work.on_search()
-        return find_misjudged(self.name, self._read(work), work.check, bad, error)
+        """See `Component`. The batch is searched (`acker.components.bad_rows`)."""
+        messages = others(self._messages(work), bad)
+        return {**bad, **found_in(self, work, messages, self._checked, error)}
 
-    def _read(self, work: Work) -> DataFrame:
-        """The rows of a batch as the source gives them."""
+    def _messages(self, work: Work) -> Frames:
+        """The batch's messages as its source has them, with the roots of their attempts."""
         planned = work.batch.input
         if isinstance(planned, SourceRange):
             read = self.source.read_range(work.spark, planned.described)
             found = read.withColumns({"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")})
         else:
             found = self._replayed(work)
+        root = root_id(work.topology, self.name, work.batch.number, F.col("_attempt"))
+        return {self.name: found.withColumn("_root_id", root)}
+
+    def _checked(self, work: Work, messages: Frames) -> DataFrame:
+        """Messages as tuples, those that a target would refuse as failures."""
+        found = messages[self.name]
         columns = user_columns(found)
         check_columns("Spout", self.name, columns)
         kind, error = _reported(found)
         if "_late" in found.columns:
             kind = F.when(F.col("_late"), Kind.FAIL.value).otherwise(kind)
             error = F.when(F.col("_late"), LATE).otherwise(error)
-        root = root_id(work.topology, self.name, work.batch.number, F.col("_attempt"))
-        if isinstance(planned, SourceRange) and self.reliable is not True:
+        root = F.col("_root_id")
+        if isinstance(work.batch.input, SourceRange) and self.reliable is not True:
             root = F.when(self._is_tracked(kind), root)
-        return found.select(
+        rows = found.select(
             root.alias("_root_id"),
             kind.alias("_kind"),
             error.alias("_error"),
-            "_source_partition",
-            "_source_offset",
-            "_attempt",
-            "_replaces",
+            *SPOUT_COLUMNS,
             *map(sql_name, columns),
         )
+        return work.check(rows)
 
     def no_tuples(self, work: Work, further: str) -> DataFrame:
         """See `Component`."""

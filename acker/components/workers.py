@@ -17,18 +17,17 @@ from pyspark.sql import Row
 from acker.components.collector import (
     NO_TUPLES_FAULT,
     PLACE,
-    Columns,
     Context,
     RichBolt,
     Task,
     Tuple,
     failure,
-    misfit,
-    named,
     of_roots,
 )
+from acker.components.emitted import Form, batch_of, tuples_of
+from acker.components.scalars import MISFITS, misfit
+from acker.components.values import ValueColumn
 
-MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)  # values that a schema does not take
 ROWS_AT_ONCE = 10_000  # rows that are handed on together, so that a tuple may cause many
 _ROWS = (Mapping, tuple, list)
 _KIND = ("_kind", "_error")
@@ -39,6 +38,7 @@ _REPORT = {
     "_error": pa.string(),
 }
 
+Names = Mapping[str | None, Sequence[str]]  # columns of each stream of a bolt; None is its first
 _Rows = list[dict[str, Any]]
 _Anchor = TypeVar("_Anchor")
 
@@ -56,15 +56,18 @@ class TupleRunner:
     ) -> None:
         self.function = function
         self.anchors = list(anchors)  # also `_root_ids` where tuples may have several roots
-        self.names = schema.names
-        self.schema = pa.schema([*(pa.field(name, _REPORT[name]) for name in (*anchors, *_KIND)), *schema])
+        reports = [pa.field(name, _REPORT[name]) for name in (*anchors, *_KIND)]
+        self.columns = [ValueColumn.of(field) for field in (*reports, *schema)]
+        required = [field.name for field in schema if not field.nullable]
+        self.form = Form.of(schema.names, self.columns, required)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows that the function makes of each batch of tuples, and a `fail` row per tuple that it fails."""
         for batch in batches:
             fields = [name for name in batch.schema.names if name not in self.anchors]
             anchors = batch.select(self.anchors).to_pylist()
-            tuples = zip(anchors, batch.select(fields).to_pylist(), strict=True)
+            values = [column.to_pylist() for column in batch.select(fields).columns]
+            tuples = zip(anchors, tuples_of(fields, values, batch.num_rows), strict=True)
             for results in _slices((anchor, self._execute(anchor, each)) for anchor, each in tuples):
                 try:
                     yield self._batch([row for _, rows in results for row in rows])
@@ -72,15 +75,15 @@ class TupleRunner:
                     # Some tuple's rows do not fit the schema: look at each alone and fail just that one.
                     yield from (self._fitting(*each) for each in results)
 
-    def _execute(self, anchor: dict[str, Any], fields: dict[str, Any]) -> list[dict[str, Any]]:
+    def _execute(self, anchor: dict[str, Any], tup: Row) -> list[dict[str, Any]]:
         try:
-            rows = self._returned(self.function(Row(**fields)))
-            return [{**anchor, **named(row, self.names)} for row in rows]
+            rows = self._returned(self.function(tup))
+            return [{**anchor, **self.form.row(row)} for row in rows]
         except NO_TUPLES_FAULT:
             raise
         except PySparkAttributeError as error:
             missing = (error.getMessageParameters() or {}).get("attr_name")
-            there = ", ".join(fields)
+            there = ", ".join(tup.__fields__)
             return [{**anchor, **failure(f"AttributeError: a tuple has no column {missing}; it has {there}")}]
         except Exception as error:  # whatever else the user's code raises is the tuple's failure
             return [{**anchor, **failure(error)}]
@@ -95,14 +98,14 @@ class TupleRunner:
             return ()
         is_row = isinstance(result, str | bytes | Mapping | Row) or not isinstance(result, Iterable)
         if is_row or (isinstance(result, tuple) and not all(isinstance(each, _ROWS) for each in result)):
-            columns = ", ".join(self.names)
+            columns = ", ".join(self.form.names)
             after = f" instead of rows; yield each row, as a dict or a tuple of {columns}"
             raise misfit(TypeError, "returned", result, after)
         rows: Iterable[Any] = result
         return rows
 
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pylist(rows, schema=self.schema)
+        return batch_of(rows, self.columns)
 
     def _fitting(self, anchor: dict[str, Any], rows: list[dict[str, Any]]) -> pa.RecordBatch:
         try:
@@ -123,14 +126,18 @@ class RichRunner:
         factory: Callable[[], RichBolt],
         context: Context,
         inputs: Sequence[str],
-        columns: Columns,
+        columns: Names,
         schema: pa.Schema,
+        required: Names | None = None,
     ) -> None:
         self.factory = factory
         self.context = context
         self.inputs = inputs
-        self.columns = columns
-        self.schema = schema
+        self.columns = [ValueColumn.of(field) for field in schema]
+        needed = required or {}
+        self.forms = {
+            stream: Form.of(names, self.columns, needed.get(stream, ())) for stream, names in columns.items()
+        }
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows that the tasks emit, and those that tell what became of tuples that are not acked."""
@@ -144,7 +151,7 @@ class RichRunner:
             for number, tup in self._tuples(batch):
                 if task is None or task.number != number:
                     yield task.finish() if task else []
-                    task = Task(self.factory(), replace(self.context, task=number), self.columns)
+                    task = Task(self.factory(), replace(self.context, task=number), self.forms)
                 yield task.execute(tup)
         if task is not None:
             yield task.finish()
@@ -163,14 +170,14 @@ class RichRunner:
 
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         try:
-            return pa.RecordBatch.from_pylist(rows, self.schema)
+            return batch_of(rows, self.columns)
         except MISFITS:
-            return pa.RecordBatch.from_pylist([self._fitting(row) for row in rows], self.schema)
+            return batch_of([self._fitting(row) for row in rows], self.columns)
 
     def _fitting(self, row: dict[str, Any]) -> dict[str, Any]:
         """The row, or a failure of the messages that it belongs to, or else of those that caused it."""
         try:
-            pa.RecordBatch.from_pylist([row], self.schema)
+            batch_of([row], self.columns)
         except MISFITS as error:
             anchor = of_roots(_roots(row) or row["_cause"])
             return {**anchor, **failure(error)}
@@ -199,9 +206,8 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Row]:
     if name not in batch.schema.names:  # the input had none
         return []
     column = batch.column(name)
-    row = Row(*(field.name for field in column.type))
     fields = [child.to_pylist() for child in column.flatten()]
-    return [row(*each) for each in zip(*fields, strict=True)] or [row()] * batch.num_rows
+    return list(tuples_of([field.name for field in column.type], fields, batch.num_rows))
 
 
 def _roots(row: dict[str, Any]) -> list[int]:

@@ -10,11 +10,13 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from acker.components.base import BadRows, Work
+from acker.components.emitted import batch_of
 from acker.components.spout import SpoutComponent
+from acker.components.values import ValueColumn
 from acker.core.errors import SettingsError
 from acker.core.schemas import component_of
 from acker.spouts import History, Range
@@ -84,7 +86,10 @@ class LiteralSpout:
             ) from error
 
     def _frame(self, spark: SparkSession, messages: list[tuple[Any, ...]]) -> DataFrame:
-        return spark.createDataFrame(messages, StructType([*_POSITION, *self._fields.fields]))
+        schema = StructType([*_POSITION, *self._fields.fields])
+        columns = [ValueColumn.of(field) for field in to_arrow_schema(schema, timezone="UTC")]
+        rows = [dict(zip(schema.names, message, strict=True)) for message in messages]
+        return spark.createDataFrame(pa.Table.from_batches([batch_of(rows, columns)]), schema)
 
     @cached_property
     def _messages(self) -> list[tuple[Any, ...]]:

@@ -47,7 +47,7 @@ EXEMPT = {
     "pipeline/demo/": "the demonstration, which kills processes itself",
     "pipeline/orders.py:priced:csv": "reads",
     "pipeline/orders_feed.py": "writes the input of an example",
-    "acker/components/bad_rows.py:error_of:save": "writes to nowhere",
+    "acker/components/raising.py:error_of:save": "writes to nowhere",
     "acker/cli/init.py": "makes a project, before any run",
     "acker/cli/beside.py": "opens a copy of the terminal, and a pipe",
     "acker/cli/progress.py": "draws a line on a terminal",

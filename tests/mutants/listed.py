@@ -43,6 +43,7 @@ PUBLISH = "tests/spark/test_publish.py::"
 RULES = "tests/spark/test_rules.py::"
 SUMS = "tests/spark/test_sums.py::"
 NOTHING = "tests/store/test_nothing.py::"
+VALUES = "tests/unit/test_values.py::"
 STREAMS = "tests/spark/test_streams.py::"
 
 
@@ -954,5 +955,34 @@ MUTANTS = (
         "(now - before) * (ahead / _TREND)",
         "0",
         (f"{HEALTH}test_a_backlog_that_grows_is_told_before_it_is_too_long[caller-1-2-3-True]",),
+    ),
+    # Values and names of Python's bolts.
+    Mutant(
+        "Arrow takes Python's values as it likes",
+        "acker/components/values.py",
+        "if self.values.are_plain(values):",
+        "if True:",
+        (VALUES + "test_a_value_that_does_not_fit_fails_its_tuple_alone_among_many",),
+    ),
+    Mutant(
+        "a bolt changes what it has emitted",
+        "acker/components/emitted.py",
+        "for column in self.mutable:",
+        "for column in ():",
+        (VALUES + "test_a_value_is_as_it_was_when_it_was_yielded",),
+    ),
+    Mutant(
+        "a method of a Row hides the column of its name",
+        "acker/components/emitted.py",
+        "(Row,), {**at,",
+        "(Row,), {",
+        (VALUES + "test_a_column_goes_before_a_method_of_its_name",),
+    ),
+    Mutant(
+        "the end of a Python worker is nobody's row",
+        "acker/components/raising.py",
+        "if ends_worker(error):\n        return ENDED",
+        "if ends_worker(error):\n        return None",
+        ("tests/spark/test_bad_rows.py::test_a_message_that_ends_the_python_worker_fails_alone[basic]",),
     ),
 )

@@ -51,7 +51,6 @@ class Verdicts(RichBolt):
             collector.emit(tup, {"id": 9}, stream="nowhere")
 
 
-NO_NUMBER = "with type str: tried to convert to int64"
 NO_STREAM = "which the bolt does not have"
 VERDICTS = {
     1: ("ack", "acked", None),
@@ -60,8 +59,8 @@ VERDICTS = {
     4: ("fail after ack", "failed", "failed by the bolt"),
     5: ("raise", "failed", "ValueError: cannot take 5"),
     6: ("nothing", "pending", None),
-    7: ("misfit", "failed", f"ArrowInvalid: Could not convert 'seven' {NO_NUMBER}"),
-    8: ("loose misfit", "failed", f"ArrowInvalid: Could not convert 'eight' {NO_NUMBER}"),
+    7: ("misfit", "failed", "ValueError: column id: 'seven' is no bigint"),
+    8: ("loose misfit", "failed", "ValueError: column id: 'eight' is no bigint"),
     9: ("wrong stream", "failed", f"ValueError: emitted to the stream 'nowhere', {NO_STREAM}"),
 }
 

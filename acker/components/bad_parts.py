@@ -1,0 +1,88 @@
+"""Parts of a batch's tuples: those of some of its messages, or all but those."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from acker.components.raising import error_of
+
+Frames = Mapping[str, DataFrame]  # a bolt's inputs: stream -> its tuples
+Range = tuple[int, int]  # of sorted roots: from the first index to before the second
+
+
+def without(frame: DataFrame, roots: Sequence[int]) -> DataFrame:
+    """The tuples of a frame that have none of some roots, and those without a root."""
+    return frame.join(_frame(frame.sparkSession, roots), "_root_id", "left_anti")
+
+
+def _frame(spark: SparkSession, roots: Sequence[int]) -> DataFrame:
+    return spark.createDataFrame(pa.table({"_root_id": pa.array(roots, pa.int64())}), "_root_id bigint")
+
+
+class Parts(Protocol):
+    """The tuples of some ranges of the roots that are searched."""
+
+    def of(self, ranges: Sequence[Range]) -> Frames:
+        """The frames with the tuples of some ranges."""
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """Parts of the batch's own frames."""
+
+    inputs: Frames
+    roots: Sequence[int]
+
+    def of(self, ranges: Sequence[Range]) -> Frames:
+        """See `Parts`."""
+        root = F.col("_root_id")
+        mine = reduce(or_, (root.between(self.roots[low], self.roots[high - 1]) for low, high in ranges))
+        return {stream: frame.where(mine) for stream, frame in self.inputs.items()}
+
+
+@dataclass(frozen=True)
+class Local:
+    """Parts of tables in this process, which take Spark less time than a scan of the batch's files."""
+
+    spark: SparkSession
+    tables: Mapping[str, tuple[pa.Table, StructType]]  # sorted by root
+    roots: Sequence[int]
+
+    def of(self, ranges: Sequence[Range]) -> Frames:
+        """See `Parts`."""
+        return {stream: self._frame(*each, ranges) for stream, each in self.tables.items()}
+
+    def _frame(self, table: pa.Table, schema: StructType, ranges: Sequence[Range]) -> DataFrame:
+        slices = []
+        ids = table["_root_id"].to_numpy()
+        for low, high in ranges:
+            first = ids.searchsorted(self.roots[low])
+            slices.append(table.slice(first, ids.searchsorted(self.roots[high - 1], "right") - first))
+        return self.spark.createDataFrame(pa.concat_tables(slices), schema)
+
+
+def local(inputs: Frames, roots: Sequence[int], some: Sequence[int]) -> Local | None:
+    """Parts of tables in this process, with the tuples of some of the roots.
+
+    None where Spark does not take back what it gave: a map, say, that has a key twice.
+    """
+    spark = next(iter(inputs.values())).sparkSession
+    mine = _frame(spark, some)
+    tables = {}
+    try:
+        for stream, frame in inputs.items():
+            found = frame.join(mine, "_root_id", "left_semi").toArrow().sort_by("_root_id")
+            if error_of(spark.createDataFrame(found, frame.schema)):
+                return None
+            tables[stream] = (found, frame.schema)
+    except (PySparkException, pa.ArrowException):
+        return None
+    return Local(spark, tables, roots)
