@@ -5,15 +5,11 @@ from typing import Any
 
 from acker.core.audit import Audit, Finding, audit, missing_from
 from acker.core.integrity import check_tables
-from acker.core.ledger import read_fold
-from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.store import Store
-from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
-from acker.operations.publish import former_streams
+from acker.operations.evidence import evidence_of
 from acker.reports.sources import changed, left_out, source_backlogs, unknown
-from acker.targets.base import Evidence, Target, published_fold
-from acker.targets.by_key import trimmed
+from acker.targets.standing import standing_of
 from acker.topology.topology import Topology
 
 
@@ -31,7 +27,8 @@ def audit_report(topology: Topology, store: Store) -> Audit:
     found: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
     positions = [journal.fold.number if journal.fold else 0]
     for name, target in targets.items():
-        evidence = _evidence(topology, journal, name, target)
+        upto = standing_of(journal, target, name).fold
+        evidence = evidence_of(topology, journal, name, target, upto)
         if evidence is None:
             continue
         positions.append(evidence.position)
@@ -42,27 +39,6 @@ def audit_report(topology: Topology, store: Store) -> Audit:
     sources = source_backlogs(topology, journal)
     differing = {spout: str(each) for spout, each in changed(sources).items()}
     return replace(judged, left_out=left_out(sources), changed=differing, unknown=unknown(sources))
-
-
-def _evidence(topology: Topology, journal: Journal, name: str, target: Target) -> Evidence | None:
-    """What a target should hold; None where its stream has emitted nothing yet."""
-    upto = published_fold(journal, target, name)
-    if journal.open(stream(name)) is None:
-        return None
-    former = former_streams(topology, journal, target)
-    streams = {each: journal.require(stream(each)) for each in (name, *former)}
-    fold = read_fold(journal.require(LEDGER), upto) if upto else None
-    counted = counted_trim(journal.store)  # before what is kept, which later trimmings leave readable
-    return Evidence(
-        ledger=journal.require(LEDGER),
-        stream=name,
-        streams=streams,
-        position=max([upto, *former.values()]),
-        folded=fold.logged.get(component_of(name), 0) if fold else 0,
-        trim=newest_trim(journal.store),
-        counted=counted,
-        kept={each: table for each in streams if (table := journal.store.open(trimmed(each))) is not None},
-    )
 
 
 def audit_json(result: Audit) -> dict[str, Any]:

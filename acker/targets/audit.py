@@ -190,12 +190,14 @@ def audit_counts(evidence: Evidence, table: DeltaTable | None, counted: str) -> 
     if table is None:
         return _unpublished(evidence, evidence.counted)
     (row,) = query(f"SELECT coalesce(sum({counted}), 0) AS found FROM published", published=table)
-    return _compared(_number(evidence, every_attempt=False), int(row["found"]), table.table_uri, "aggregates")
+    return _compared(
+        tuples_due(evidence, every_attempt=False), int(row["found"]), table.table_uri, "aggregates"
+    )
 
 
 def audit_sent(evidence: Evidence, where: str, found: int) -> Findings:
     """Compare how many tuples went to a target that keeps all of them with how many were acked."""
-    return _compared(_number(evidence, every_attempt=True), found, where, "took in")
+    return _compared(tuples_due(evidence, every_attempt=True), found, where, "took in")
 
 
 def audit_by_key(evidence: Evidence, table: DeltaTable | None, by: ByKey) -> Findings:
@@ -258,7 +260,7 @@ def gone_by_key(
     return by.together([collect(by.over(untracked, types), lambda: files_of(table)), *rows])
 
 
-def _number(evidence: Evidence, every_attempt: bool) -> int:
+def tuples_due(evidence: Evidence, every_attempt: bool) -> int:
     """How many tuples were acked, what is trimmed and what belongs to no message included."""
     assert evidence.counted.tuples is not None
     gone = sum(evidence.counted.tuples.get(name, 0) for name in evidence.streams)
