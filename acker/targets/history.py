@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from acker.targets.base import Note
 
-_FIRST_LOOK = 4  # commits; the newest one is mostly a publisher's own
+_FIRST_LOOK = 1  # commit, which is mostly a publisher's own
 _MORE = 8  # times as many with each further look
 
 
