@@ -37,6 +37,7 @@ from acker.operations.matching import Listed
 from acker.operations.publish import publish_stream
 from acker.operations.requests import read_request
 from acker.operations.selection import Selection
+from acker.operations.standing import announce
 from acker.operations.trim import trim_events, trim_streams
 from acker.reports import health
 from acker.reports.audit import audit_report
@@ -64,13 +65,17 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
         connect: gives the Spark session, when the step first needs it; None: one of the deployment's.
 
     Raises:
-        StoreError: another deployment works on the store.
+        StoreError: another deployment works on the store, or it is not there and another has published to
+            the topology's targets.
     """
     settings = Settings.from_env()
     found, store = _opened(topology, settings)
+    is_new = announce(found, store)
     hold = Lease(store, name_of(settings), utc_now).hold
     hold()
     store.create()
+    if is_new:
+        log.warning("%s", is_new)
 
     def connected() -> SparkSession:
         # Spark's client imports pandas and gRPC, which takes longer than a fold, and a fold needs neither.

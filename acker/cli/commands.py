@@ -30,6 +30,11 @@ COMMANDS = {
     ),
     "fold": ("acker.cli.runs:fold", "Run the acker once."),
     "publish": ("acker.cli.runs:publish", "Bring the published tables up to the newest fold."),
+    "republish": ("acker.cli.standing:republish", "Publish again what a table or topic has lost."),
+    "adopt": (
+        "acker.cli.standing:adopt",
+        "Publish to a table or topic to which another store publishes, from now on.",
+    ),
     "give-up": ("acker.cli.runs:give_up", "Fail the messages of a batch that a bolt cannot finish."),
     "acknowledge": ("acker.cli.runs:acknowledge", "Say that you know of what was given up so far."),
     "replay": ("acker.cli.replays:replay", "Emit messages again: what is due, or what you choose."),

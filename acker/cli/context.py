@@ -42,10 +42,15 @@ class Context:
             rendered()
 
     @contextmanager
-    def running(self) -> Iterator["Run"]:
-        """A run with a Spark session, if it comes to need one, and a progress bar."""
+    def running(self, is_new_allowed: bool = False) -> Iterator["Run"]:
+        """A run with a Spark session, if it comes to need one, and a progress bar.
+
+        Args:
+            is_new_allowed: whether a store is made although another one has published to its targets.
+        """
         from acker.batches.run import Run
         from acker.cli.progress import ProgressReport
+        from acker.operations.standing import announce
         from acker.spark.tasks import acker_tasks
 
         with ExitStack() as stack:
@@ -60,9 +65,12 @@ class Context:
                 return spark
 
             report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
+            is_new = None if is_new_allowed else announce(self.topology, self.store)
             hold = self.lease().hold
             hold()
             self.store.create()
+            if is_new and not self.as_json:
+                click.echo(is_new, err=True)
             tasks = acker_tasks(self.settings.acker_tasks, self.settings.fold_rows, session)
             yield Run(self.topology, self.store, session, tasks=tasks, hold=hold, on_step=report)
 

@@ -15,6 +15,7 @@ REPLAYS = "replays"
 TRIMS = "trims"
 HOLDS = "holds"
 ACKNOWLEDGEMENTS = "acknowledgements"
+PUBLISHERS = "publishers"
 
 FORMAT = 1  # of the tables below; raised with each change of their columns (`acker/core/formats.py`)
 FORMAT_PROPERTY = "acker.format"
@@ -125,6 +126,12 @@ SCHEMAS = {
         columns="""
             fold bigint, acknowledged_by string, acknowledged_at timestamp, why string""",
         stats_columns="fold",
+    ),
+    PUBLISHERS: TableSchema(
+        columns="""
+            stream string, target string, target_id string, publisher string, fold bigint, why string,
+            met_at timestamp""",
+        stats_columns="stream,fold",
     ),
 }
 

@@ -104,7 +104,11 @@ class Cluster:
         return found
 
     def has(self, topic: str) -> bool:
-        """Whether there is a topic of that name; asking does not make one.
+        """Whether there is a topic of that name; asking does not make one. See `find`."""
+        return self.find(topic) is not None
+
+    def find(self, topic: str) -> Topic | None:
+        """The topic of a name, or None where there is none; asking does not make one.
 
         Raises:
             SourceError: the cluster does not answer, or the topic may not be seen.
@@ -113,12 +117,22 @@ class Cluster:
         futures = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)
         with clearly(self, f"topic {topic}"):
             try:
-                futures[topic].result()
+                found = futures[topic].result()
             except KafkaException as error:
                 if code_of(error) != _UNKNOWN:
                     raise
-                return False
-        return True
+                return None
+        return Topic(topic, str(found.topic_id), len(found.partitions))
+
+    def id(self) -> str:
+        """Who the cluster is.
+
+        Raises:
+            SourceError: it does not answer.
+        """
+        admin = self.admin()
+        with clearly(self, "its id"):
+            return str(admin.describe_cluster(request_timeout=ANSWER_SECONDS).result().cluster_id)
 
     def rules(self, topics: Collection[str]) -> dict[str, TopicRules]:
         """What each topic asks of a record.

@@ -35,6 +35,8 @@ class Marker:
         before: tuples that were taken in by all folds before it.
         tuples: taken in by it so far.
         at: when it was written, in UTC.
+        store: path or URI of the publisher's store; "" where an older version wrote it.
+        shared: whether the publisher knows that others publish there.
     """
 
     fold: int
@@ -43,6 +45,8 @@ class Marker:
     before: int
     tuples: int
     at: datetime | None = None
+    store: str = ""
+    shared: bool = False
 
     @property
     def is_whole(self) -> bool:

@@ -31,6 +31,7 @@ from acker.core.schemas import (
     FORMAT,
     HOLDS,
     LEDGER,
+    PUBLISHERS,
     REPLAY_REQUESTS,
     REPLAYS,
     TRIMS,
@@ -199,10 +200,13 @@ def open_all(topology: Topology, store: Store) -> tuple[dict[str, DeltaTable], d
     """
     for _ in range(_TRIES):
         before = newest_trim(store)
+        publishers = store.open(PUBLISHERS)  # which knows of no fold that its target lacks
         targets = {name: each.target.pinned() for name, each in topology.publications.items()}
         tables = {name: each.table() for name, each in targets.items() if isinstance(each, DeltaTarget)}
         published = {name: table for name, table in tables.items() if table is not None}
         own = {name: table for name in _names(topology, store) if (table := store.open(name)) is not None}
+        if publishers is not None:
+            own[PUBLISHERS] = publishers
         # After a trimming rows may be gone that these published tables do not have yet.
         if newest_trim(store) == before and _stands_still(store, own):
             store.require(BATCHES)

@@ -3,7 +3,7 @@
 What an earlier acked attempt of a message had published leaves in the commit that brings the later one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -11,7 +11,9 @@ from pyspark.sql import functions as F
 from acker.batches.run import Run
 from acker.components.base import columns_of
 from acker.core.delta import files_of, query
+from acker.core.identity import ids_of
 from acker.core.integrity import check_missing
+from acker.core.publishers import Meeting, has_published, known_of, meet
 from acker.core.quoting import sql_name
 from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.streams import Rows, untracked
@@ -22,7 +24,8 @@ from acker.operations.taken_rows import note_taken
 from acker.spark.delta import read_files
 from acker.spark.streams import tuples
 from acker.spark.tags import tagged
-from acker.targets.base import Changes, Publisher, Target, position_of, published_fold
+from acker.targets.base import Changes, Publisher, Target, position_of
+from acker.targets.standing import Standing, StandingError, standing_of
 from acker.topology.topology import Publication, Topology
 
 SMALL_BYTES = 16 * 2**20  # of files
@@ -47,7 +50,15 @@ class Acked:
 
 def publish(run: Run) -> int:
     """Bring every target up to the newest fold. Returns how many commits that took."""
-    return sum(publish_stream(run, publication) for publication in run.topology.publications.values())
+    commits, faults = 0, []
+    for publication in run.topology.publications.values():
+        try:
+            commits += publish_stream(run, publication)
+        except StandingError as fault:  # which is about one target
+            faults.append(fault)
+    if faults:
+        raise faults[0]
+    return commits
 
 
 def publish_stream(run: Run, publication: Publication) -> int:
@@ -55,7 +66,9 @@ def publish_stream(run: Run, publication: Publication) -> int:
     journal = run.snapshot()
     if journal.fold is None or journal.open(stream(publication.stream)) is None:
         return 0  # nothing was folded, or nothing emitted that could be published
-    folds = _unpublished(run.topology, journal, publication)
+    standing = standing_of(journal, publication.target.pinned(), publication.stream)
+    learn(run, publication, standing)
+    folds = acked_folds(run.topology, journal, publication.stream, standing.fold, journal.fold.number)
     for acked in folds:
         run.hold()
         name, publishes = run.topology.name, publication.stream
@@ -63,9 +76,39 @@ def publish_stream(run: Run, publication: Publication) -> int:
             if acked.replaced:
                 former = former_streams(run.topology, journal, publication.target)
                 note_taken(journal, publication.stream, [*former], publication.target, acked.fold)
-            publication.target.apply(run.spark, _changes(run, journal, publication, acked))
+            changes = _changes(run, journal, publication, acked)
+            publication.target.apply(run.spark, replace(changes, is_shared=standing.known.is_shared))
+        record(run, publication, standing, acked.fold)
         run.emit_progress("published", publication.stream, acked.fold)
     return len(folds)
+
+
+def learn(run: Run, publication: Publication, standing: Standing) -> None:
+    """Record what a target holds of a publisher and the store does not know, as after a crash.
+
+    An older version knew nothing. What others had published in its time stays as it is.
+    """
+    app, target, own = standing.publisher.app, publication.target, standing.own
+    if own <= standing.known.fold:
+        return
+    if standing.known.there:
+        has_published(run.store, app, standing.target_id or "", own)
+        return
+    ours = {*ids_of(run.store.require(LEDGER))}
+    is_shared = any(note.app.partition("/")[0] not in ours for note in target.notes())
+    meeting = Meeting(publication.stream, target.uri, standing.target_id or "", app, own, "known before")
+    meet(run.store, meeting, is_shared, run.clock())
+
+
+def record(run: Run, publication: Publication, standing: Standing, fold: int) -> None:
+    """Record that a target has taken a fold in; for the first one also who the target is."""
+    app, target = standing.publisher.app, publication.target
+    target_id = target.target_id() if standing.target_id is None else standing.target_id
+    if known_of(run.store, app, target_id or "").there:
+        has_published(run.store, app, target_id or "", fold)
+    else:
+        meeting = Meeting(publication.stream, target.uri, target_id or "", app, fold, "first")
+        meet(run.store, meeting, standing.known.is_shared, run.clock())
 
 
 def published_through(topology: Topology, journal: Journal) -> int:
@@ -101,9 +144,10 @@ def former_streams(topology: Topology, journal: Journal, target: Target) -> dict
 
 
 def _unpublished(topology: Topology, journal: Journal, publication: Publication) -> list[Acked]:
-    """The folds with something to publish that a target does not hold, oldest first."""
+    """The folds with something to publish that a target does not hold, as far as the store knows."""
     assert journal.fold is not None
-    position = published_fold(journal, publication.target, publication.stream)
+    standing = standing_of(journal, publication.target.pinned(), publication.stream)
+    position = min(standing.fold, standing.known.fold)
     return acked_folds(topology, journal, publication.stream, position, journal.fold.number)
 
 

@@ -6,17 +6,14 @@ from typing import Any
 from acker.core.audit import Audit, Compared, Finding, audit, missing_from
 from acker.core.errors import StoreError
 from acker.core.integrity import check_tables
-from acker.core.kept import kept_rows
-from acker.core.ledger import read_fold
-from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.store import Store
-from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
-from acker.operations.publish import former_streams, published_upto
+from acker.operations.evidence import evidence_of
+from acker.operations.publish import published_upto
 from acker.reports.sources import changed, left_out, source_backlogs, unknown
 from acker.targets.acked import Acked
-from acker.targets.base import Evidence, Target, Verdict, published_fold
-from acker.targets.by_key import trimmed
+from acker.targets.base import Evidence, Target, Verdict
+from acker.targets.standing import standing_of
 from acker.topology.topology import Publication, Topology
 
 _UNREADABLE = "Unsupported table features"  # as `deltalake` says
@@ -40,7 +37,9 @@ def audit_report(topology: Topology, store: Store, contents: bool = True) -> Aud
     compared: dict[str, Compared] = {}
     positions = [journal.fold.number if journal.fold else 0]
     for name, target in targets.items():
-        evidence = _evidence(topology, journal, name, target, contents)
+        held = standing_of(journal, target, name).fold
+        upto = max(held, published_upto(topology, journal, Publication(name, target)))
+        evidence = evidence_of(topology, journal, name, target, upto, contents)
         if evidence is None:
             continue
         positions.append(evidence.position)
@@ -69,40 +68,6 @@ def _verdict(target: Target, evidence: Evidence) -> Verdict:
     if isinstance(found, Verdict):
         return found
     return Verdict(found, 0, messages, 0, (f"{type(target).__name__} does not tell how it compares",))
-
-
-def _evidence(
-    topology: Topology, journal: Journal, name: str, target: Target, contents: bool
-) -> Evidence | None:
-    """What a target should hold; None where its stream has emitted nothing yet."""
-    held = published_fold(journal, target, name)
-    if journal.open(stream(name)) is None:
-        return None
-    upto = max(held, published_upto(topology, journal, Publication(name, target)))
-    former = former_streams(topology, journal, target)
-    streams = {each: journal.require(stream(each)) for each in (name, *former)}
-    counted = counted_trim(journal.store)  # before what is kept, which later trimmings leave readable
-    position = max([upto, *former.values()])
-    return Evidence(
-        ledger=journal.require(LEDGER),
-        stream=name,
-        streams=streams,
-        position=position,
-        folded=_folded(journal, name, upto),
-        trim=newest_trim(journal.store),
-        counted=counted,
-        kept_rows=kept_rows(journal.store, [*streams], counted, position),
-        former={each: _folded(journal, each, fold) for each, fold in former.items()},
-        may_be_untracked=topology.may_be_untracked(name),
-        contents=contents,
-        kept={each: table for each in streams if (table := journal.store.open(trimmed(each))) is not None},
-    )
-
-
-def _folded(journal: Journal, name: str, fold: int) -> int:
-    """The newest batch of a stream's component in a fold; 0 before the first."""
-    logged = read_fold(journal.require(LEDGER), fold).logged if fold else {}
-    return logged.get(component_of(name), 0)
 
 
 def audit_json(result: Audit) -> dict[str, Any]:

@@ -25,7 +25,9 @@ from acker.journal.journal import Journal
 from acker.operations.acknowledge import APP
 from acker.operations.cycle import in_flight
 from acker.operations.publish import published_through
+from acker.operations.standing import announce
 from acker.reports.sources import SourceBacklog, amounts, source_backlogs
+from acker.targets.standing import StandingError, standing_of
 from acker.topology.topology import Topology
 
 PAGE = "docs/how-to/alerts.md"
@@ -81,8 +83,10 @@ def health_warnings(topology: Topology, store: Store, limits: Limits, now: datet
     looks: list[Callable[[_Look], Iterator[str]]] = [_full_disks, _late_sources, _stalled_spouts]
     looks += [_changed_sources]
     if journal.open(EVENTS) is not None and journal.open(LEDGER) is not None:  # else nothing has run yet
-        looks += [_held, _late_batches, _late_folds, _given_up, _late_messages, _late_publishes]
+        looks += [_held, _late_batches, _late_folds, _given_up, _late_messages, _publishers, _late_publishes]
         looks += [_backlog, _growing_backlog, _full_spouts]
+    else:
+        looks += [_store]
     look = _Look(topology, journal, limits, now)
     return [
         f"{said} See {PAGE}#{each.__name__.strip('_').replace('_', '-')}."
@@ -171,13 +175,36 @@ def _late_publishes(look: _Look) -> Iterator[str]:
     fold = look.journal.fold
     if fold is None:
         return
-    upto = published_through(look.topology, look.journal)
+    try:
+        upto = published_through(look.topology, look.journal)
+    except StandingError:
+        return  # which is told by itself
     if upto < fold.number:
         (row,) = query(
             f"SELECT min(folded_at) AS since FROM ledger WHERE root_id IS NULL AND fold > {upto}",
             ledger=fold.ledger,
         )
         yield from _late(look, f"Fold {upto + 1} is not published since", row["since"])
+
+
+def _publishers(look: _Look) -> Iterator[str]:
+    """Targets that do not hold what was published there, or hold what another store has published."""
+    for name, publication in look.topology.publications.items():
+        try:
+            if look.journal.fold is not None:
+                standing_of(look.journal, publication.target.pinned(), name)
+        except StandingError as fault:
+            yield str(fault)
+
+
+def _store(look: _Look) -> Iterator[str]:
+    """A store that is gone, where something was published from it."""
+    store = look.journal.store
+    try:
+        announce(look.topology, store)
+    except StandingError as fault:
+        where = store.path("").rstrip("/")
+        yield f"There is no store at {where}: it is gone, or this is another path. {fault}"
 
 
 def _backlog(look: _Look) -> Iterator[str]:

@@ -92,18 +92,18 @@ def audit_counts(evidence: Evidence, table: DeltaTable | None, counted: str, why
         return unpublished(evidence)
     (row,) = query(f"SELECT coalesce(sum({counted}), 0) AS found FROM published", published=table)
     acked = Acked.of(evidence)
-    findings = _compared(_number(evidence, acked), int(row["found"]), table.table_uri, "aggregates")
+    findings = _compared(tuples_due(evidence, acked), int(row["found"]), table.table_uri, "aggregates")
     return Verdict(findings, 0, acked.number(), 0, (why,))
 
 
 def audit_sent(evidence: Evidence, where: str, found: int) -> Verdict:
     """Compare how many tuples went to a target that keeps all of them with how many were acked."""
     acked, messages = Acked.of(evidence, every_attempt=True), Acked.of(evidence).number()
-    findings = _compared(_number(evidence, acked), found, where, "took in")
+    findings = _compared(tuples_due(evidence, acked), found, where, "took in")
     return Verdict(findings, 0, messages, 0, ("records are not read",))
 
 
-def _number(evidence: Evidence, acked: Acked) -> int:
+def tuples_due(evidence: Evidence, acked: Acked) -> int:
     """How many tuples were acked, what is trimmed and what belongs to no message included."""
     assert evidence.counted.tuples is not None
     gone = sum(evidence.counted.tuples.get(name, 0) for name in evidence.streams)

@@ -6,7 +6,7 @@ a publish that is repeated or interrupted changes nothing.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from acker.core.audit import Finding
-from acker.core.delta import RECOVERY_HINT, last_number
+from acker.core.delta import RECOVERY_HINT, last_number, path_of
 from acker.core.errors import StoreError
 from acker.core.identity import Identity, identity_of
 from acker.core.kept import Kept
@@ -33,15 +33,17 @@ class Publisher:
         store: the ids of the store, and not its path. So a store that is named by another URI does not
             publish everything a second time.
         stream: a component's name, or `component.stream`.
+        where: path or URI of the store, for whoever finds what it published.
     """
 
     store: Identity
     stream: str
+    where: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, ledger: DeltaTable, stream: str) -> "Publisher":
         """The publisher of a stream of the store with a ledger."""
-        return cls(identity_of(ledger), stream)
+        return cls(identity_of(ledger, stream), stream, path_of(ledger).removesuffix(f"/{LEDGER}"))
 
     @property
     def app(self) -> str:
@@ -53,9 +55,27 @@ class Publisher:
         """Who it was in the stores that its store is a copy of, each with the newest fold that counts."""
         return [(Publisher(Identity(store), self.stream), fold) for store, fold in self.store.former.items()]
 
-    def note(self, fold: int) -> str:
+    def note(self, fold: int, is_shared: bool = False) -> str:
         """The user metadata of the commit that published a fold, by which a target finds its time."""
-        return json.dumps({"published": self.app, "fold": fold})
+        shared = {"shared": True} if is_shared else {}
+        return json.dumps({"published": self.app, "fold": fold, "store": self.where, **shared})
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a target keeps of a fold that somebody published.
+
+    Args:
+        app: the publisher's transaction id.
+        store: path or URI of its store; "" where an older version published.
+        is_shared: whether it knows that others publish there.
+    """
+
+    app: str
+    fold: int
+    at: datetime
+    store: str = ""
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +88,7 @@ class Changes:
         messages: of each root that was acked: `_root_id`, spout, source_partition, source_offset, attempt.
         replaced_roots: `_root_id` of earlier attempts whose tuples leave; None where there are none.
         replaced: the tuples of those, for a target that `takes_back`; else None.
+        is_shared: whether others may publish to the target.
     """
 
     publisher: Publisher
@@ -77,11 +98,12 @@ class Changes:
     messages: DataFrame
     replaced_roots: DataFrame | None
     replaced: DataFrame | None
+    is_shared: bool = False
 
     @property
     def note(self) -> str:
         """See `Publisher`."""
-        return self.publisher.note(self.fold)
+        return self.publisher.note(self.fold, self.is_shared)
 
 
 @dataclass(frozen=True)
@@ -196,6 +218,26 @@ class Target(ABC):
     def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
         """When it took a fold in, in UTC; None where nobody knows any more."""
 
+    def target_id(self) -> str | None:
+        """Who it is, another one where it was made anew; None: it is not there; "": nobody knows."""
+        return ""
+
+    def notes(self, stream: str | None = None) -> Iterator[Note]:
+        """What it holds of the folds that anybody published, newest first, as far as it can tell.
+
+        Args:
+            stream: those of publishers of streams of another name may be left out.
+        """
+        return iter(())
+
+    def has_rows(self) -> bool:
+        """Whether rows are in it that were published, whoever did so."""
+        return False
+
+    def fallen(self, publisher: Publisher) -> str:
+        """What may have happened where it holds less than it did, as half a sentence."""
+        return "it was restored, or an older copy of it was put back"
+
     def irreversible(self) -> str | None:
         """Why acked messages cannot be replayed, and what to do; None where they can."""
         return None
@@ -206,7 +248,8 @@ def position_of(target: Target, publisher: Publisher) -> int:
     own = target.position(publisher.app)
     if own:
         return own
-    return max((min(target.position(each.app), fold) for each, fold in publisher.former), default=0)
+    former = (min(target.position(each.app), fold) for each, fold in publisher.former)
+    return max([publisher.store.base, *former])
 
 
 def published_at(target: Target, publisher: Publisher, fold: int) -> datetime | None:
@@ -216,7 +259,7 @@ def published_at(target: Target, publisher: Publisher, fold: int) -> datetime | 
 
 
 def published_fold(snapshot: Snapshot, target: Target, stream: str) -> int:
-    """The newest fold that a stream has published; 0 before the first.
+    """The newest fold that a stream has published; 0 before the first. See `standing` as well.
 
     Raises:
         StoreError: the ledger has no such fold yet, and would give its number to another.
@@ -227,7 +270,7 @@ def published_fold(snapshot: Snapshot, target: Target, stream: str) -> int:
         if number > newest:
             raise StoreError(
                 f"{target.uri} has fold {number} of {snapshot.store.path(LEDGER)}, which ends with {newest}: "
-                "that was put back. Put back a newer version, or an older one of the published table. "
+                f"that was put back. Put the newest version of {snapshot.store.path('').rstrip('/')} back. "
                 f"{RECOVERY_HINT}",
                 component=stream,
                 table=target.uri,

@@ -1,20 +1,21 @@
 """What Delta targets share: their position is the table's own transaction number."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Self
 
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from acker.core.delta import last_number, open_table
+from acker.core.delta import last_number, open_table, query
 from acker.core.errors import BoltError, StoreError
 from acker.core.quoting import sql_name
 from acker.core.schemas import component_of
-from acker.targets.base import Changes, Publisher, Target
+from acker.targets.base import Changes, Note, Publisher, Target
+from acker.targets.by_key import COUNT
+from acker.targets.history import all_notes, notes_that_hold
 
 _SETTINGS = "spark.databricks.delta"
 _NEWEST_WRITER = 7
@@ -27,6 +28,7 @@ USUAL_FEATURES = frozenset(  # of tables to which Spark is known to write
     }
 )
 _EXPIRY = "delta.setTransactionRetentionDuration"
+_OWN_COLUMNS = ("_root_id", COUNT)
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,26 @@ class DeltaTarget(Target):
         number = last_number(table, app)
         if table is None or number:
             return number
-        return max((fold for published, fold, _ in _notes(table) if published == app), default=0)
+        return max((note.fold for note in all_notes(table) if note.app == app), default=0)
+
+    def target_id(self) -> str | None:
+        """See `Target`. Delta's id of the table."""
+        table = self.table()
+        return None if table is None else str(table.metadata().id)
+
+    def notes(self, stream: str | None = None) -> Iterator[Note]:
+        """See `Target`. What a restore took away is left out."""
+        table = self.table()
+        return iter(()) if table is None else notes_that_hold(table)
+
+    def has_rows(self) -> bool:
+        """See `Target`. They have columns that nobody else gives a table."""
+        table = self.table()
+        columns = [] if table is None else [field.name for field in table.schema().fields]
+        own = next((f'"{name}" IS NOT NULL' for name in _OWN_COLUMNS if name in columns), None)
+        if table is None or own is None:
+            return False
+        return bool(query(f"SELECT 1 AS one FROM published WHERE {own} LIMIT 1", published=table))
 
     def check_remembers(self, publisher: Publisher) -> None:
         """Stop before the first fold of a publisher is taken in, as it seems, by a table that forgets.
@@ -108,8 +129,8 @@ class DeltaTarget(Target):
     def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
         """See `Target`."""
         table, wanted = self.table(), (publisher.app, fold)
-        notes = _notes(table) if table else ()
-        times = [at for published, number, at in notes if (published, number) == wanted]
+        notes = all_notes(table) if table else ()
+        times = [note.at for note in notes if (note.app, note.fold) == wanted]
         return times[0] if times else None
 
     def merge(
@@ -150,14 +171,3 @@ class DeltaTarget(Target):
             raise StoreError(
                 f"Fold {fold} is not in {self.path} although it was merged; publish again.", table=self.path
             )
-
-
-def _notes(table: DeltaTable) -> Iterator[tuple[str, int, datetime]]:
-    """Of the commits of publishers, newest first: whose, which fold, and when."""
-    for commit in table.history():
-        try:
-            note = json.loads(commit.get("userMetadata", ""))
-            found = str(note["published"]), int(note["fold"])
-        except (ValueError, TypeError, LookupError):  # a note of somebody else
-            continue
-        yield *found, datetime.fromtimestamp(commit["timestamp"] / 1000, tz=UTC)

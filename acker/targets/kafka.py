@@ -1,9 +1,10 @@
 """Kafka topics to which the tuples of acked messages are sent, one record each."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import ClassVar
 
 from pyspark.errors import AnalysisException
@@ -19,7 +20,7 @@ from acker.kafka.markers import Marker, create_markers, read_markers
 from acker.kafka.sending import Fenced, Record, Sender, check_partitioner
 from acker.spark.texts import as_json
 from acker.targets.audit import audit_sent
-from acker.targets.base import Changes, Evidence, Publisher, Target, Verdict
+from acker.targets.base import Changes, Evidence, Note, Publisher, Target, Verdict
 from acker.targets.rules import failing, is_known
 
 MESSAGE, ATTEMPT = "acker-message", "acker-attempt"  # headers
@@ -28,6 +29,9 @@ _FRAME_BYTES = 500  # of a record or batch beside key, value and headers
 _WAIT_SECONDS = 60.0  # for another client that publishes the same fold
 _POLL_SECONDS = 0.2
 _NESTED = ("struct", "array", "map")
+_MARKERS = "acker-published-"  # begins the names of topics of markers
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_UUID = 36  # characters
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,28 @@ class KafkaTarget(Target):
             if marker.fold == fold and marker.upto == fold
         ]
         return times[0] if times else None
+
+    def target_id(self) -> str | None:
+        """See `Target`. The ids of the cluster and of the topic, where all records go to one."""
+        cluster = self._cluster
+        if self.topic is None:
+            return cluster.id()
+        found = cluster.find(self.topic)
+        return None if found is None else f"{cluster.id()}/{found.id}"
+
+    def notes(self, stream: str | None = None) -> Iterator[Note]:
+        """See `Target`. Of each publisher the newest one."""
+        names = self._cluster.names(rf"{_MARKERS}.*{'' if stream is None else re.escape(f'-{stream}')}")
+        newest = {_app(name): markers[-1] for name in names if (markers := self._markers(_app(name)))}
+        notes = [
+            Note(app, each.upto, each.at or _LONG_AGO, each.store, each.shared)
+            for app, each in newest.items()
+        ]
+        return iter(sorted(notes, key=lambda note: note.at, reverse=True))
+
+    def fallen(self, publisher: Publisher) -> str:
+        """See `Target`. The markers say how far it is."""
+        return f"the topic {_name(publisher.app)}, which keeps how far a publisher is, was deleted or emptied"
 
     def violations(
         self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
@@ -195,6 +221,7 @@ class KafkaTarget(Target):
             return
         if marker.fold != fold:
             marker = Marker(fold, 0, max(1, -(-records.count() // PART_ROWS)), marker.tuples_upto, 0)
+        marker = replace(marker, store=changes.publisher.where, shared=changes.is_shared)
         share = F.pmod(F.xxhash64(*records.columns), F.lit(marker.parts))
         while marker.part < marker.parts:
             mine = records if marker.parts == 1 else records.where(share == marker.part)
@@ -205,7 +232,8 @@ class KafkaTarget(Target):
         former = [each.app for each, newest in changes.publisher.former if changes.fold <= newest]
         found = [markers[-1] for app in former if (markers := self._markers(app))]
         begun = [replace(each, before=0) for each in found if each.fold >= changes.fold]
-        return max(begun, key=lambda each: (each.fold, each.part), default=Marker(0, 1, 1, 0, 0))
+        first = Marker(0, 1, 1, changes.publisher.store.tuples, 0)
+        return max(begun, key=lambda each: (each.fold, each.part), default=first)
 
     def _send_part(self, sender: Sender, name: str, records: DataFrame, before: Marker) -> Marker:
         """Send the part that follows a marker. Returns its own marker."""
@@ -233,9 +261,10 @@ class KafkaTarget(Target):
     def audit(self, evidence: Evidence) -> Verdict:
         """See `Target`. As many tuples were taken in as were acked, all attempts counted."""
         publishers = [Publisher.of(evidence.ledger, name) for name in evidence.streams]
-        publishers += [former for each in publishers for former, _ in each.former]
-        markers = [self._markers(each.app) for each in publishers]
-        return audit_sent(evidence, self.uri, sum(each[-1].tuples_upto for each in markers if each))
+        publishers += [former for each in publishers for former, fold in each.former if fold]
+        found = ((each, self._markers(each.app)) for each in publishers)
+        counts = [markers[-1].tuples_upto if markers else each.store.tuples for each, markers in found]
+        return audit_sent(evidence, self.uri, sum(counts))
 
     def limits(self) -> dict[str, int]:
         """The most bytes that each topic takes at once, of those to which a record may go.
@@ -297,7 +326,13 @@ class KafkaTarget(Target):
 
 def _name(app: str) -> str:
     """What a publisher is called in a cluster: its transactions, and the topic of its markers."""
-    return f"acker-published-{app.replace('/', '-')}"
+    return f"{_MARKERS}{app.replace('/', '-')}"
+
+
+def _app(name: str) -> str:
+    """The publisher whose markers a topic of a name has."""
+    app = name.removeprefix(_MARKERS)
+    return f"{app[:_UUID]}/{app[_UUID + 1 :]}"
 
 
 def _bytes(part: Column) -> Column:

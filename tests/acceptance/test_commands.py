@@ -59,7 +59,8 @@ def test_a_cycle_prints_what_it_did(answers):
 @pytest.mark.extended
 def test_a_run_in_which_everything_fails_says_why_and_ends_with_3(shell):
     write_deltalake(str(shell.folder / "lows"), pa.table({"id": [-1, -2]}))
-    (shell.folder / "lows_topology.py").write_text(TOPOLOGY.replace('"numbers", key', '"lows", key'))
+    lows = TOPOLOGY.replace('"numbers", key', '"lows", key').replace('to="squares"', 'to="low_squares"')
+    (shell.folder / "lows_topology.py").write_text(lows)
     store = {"PIPELINE_STORE": str(shell.folder / "lows_store")}
     done = shell("run", "lows_topology:topology", **store)
     assert done.code == 3

@@ -88,3 +88,31 @@ def test_what_was_given_up_is_acknowledged_and_a_store_of_this_version_has_nothi
     assert (known.code, known.json()) == (0, {"fold": 3})
     told = shell("migrate", "squares", "--dry-run", "--json", **NO_SPARK)
     assert (told.code, told.json()["migrated"]) == (0, [])
+
+
+def test_another_home_is_refused_before_anything_is_made_and_told_who_publishes_there(shell, remote):
+    other = {"PIPELINE_HOME": str(shell.folder / "other"), "SPARK_REMOTE": remote}
+    refused = shell("run", "squares", **other)
+    assert (refused.code, "squares has rows of another store. The store " in refused.err) == (2, True)
+    assert not (shell.folder / "other" / "store").exists()
+    told = shell("adopt", "squares", "squared", "--dry-run", **other, **NO_SPARK)
+    assert told.out.splitlines() == [
+        f"{shell.folder}/home/store/squares has published squared there up to fold 3.",
+        f"{shell.folder}/other/store/squares would publish squared to {shell.folder}/squares beside what is "
+        "there. A message that two stores have read is there twice.",
+    ]
+    assert not (shell.folder / "other" / "store").exists()
+
+
+def test_what_is_dropped_is_published_again_by_the_command_that_the_error_names(shell):
+    shutil.move(shell.folder / "squares", shell.folder / "moved away")
+    refused = shell("publish", "squares")
+    named = "publish what it lacks again with `acker republish squares squared`, first with --dry-run."
+    assert (refused.code, named in refused.err) == (2, True)
+    would = shell("republish", "squares", "squared", "--dry-run", **NO_SPARK)
+    assert (would.code, would.out) == (0, "2 messages after fold 0 would be published again.\n")
+    done = shell("republish", "squares", "squared")
+    assert (done.code, done.out.splitlines()[0]) == (0, "2 messages after fold 0 are published again.")
+    again = shell("republish", "squares", "squared", "--json").json()
+    assert (again["why"], again["messages"], again["commits"]) == (None, 0, 0)
+    assert shell("audit", "squares", **NO_SPARK).code == 0

@@ -10,8 +10,10 @@ from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.publish import publish
 from acker.operations.restore import move, restore
+from acker.operations.standing import adopt
 from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
+from acker.targets.standing import StandingError
 from tests.kafka.words import Words, cut_short
 from tests.kit.received import received
 
@@ -60,8 +62,11 @@ def test_what_the_original_sends_after_a_backup_comes_once_more_from_the_copy(pl
     assert first.count("published") == 1  # in the original's time
     words.feed("b", ("y", 2))
     run_cycle(run)
+    with pytest.raises(StandingError, match=r"has rows of another store.* is a copy of it, made at fold 1"):
+        run_cycle(copy)
+    adopt(copy, "checked")
     assert judged(copy) == ("fail", ["took in 2 tuples, but 1 were acked"])
-    run_cycle(copy)
+    publish(copy)
     assert publish(copy) == publish(run) == 0
     assert sent(words) == ["x", "y", "y"]
     assert judged(copy) == ("fail", ["took in 3 tuples, but 2 were acked"])

@@ -22,7 +22,7 @@ def parts(world: Scenario, s: State, me: Process) -> tuple[Part, ...]:
     bolts = [bolt.name for topology in world.topologies for bolt in topology.bolts]
     spouts = [name for topology in world.topologies for name in topology.spouts]
     tables = world.topologies[me.topology].targets if me.op == "backup" else ()
-    published = [("targets", name) for name in tables]
+    published = [("known", ""), *(("targets", name) for name in tables)]
     streams = [("streams", name) for name in dict.fromkeys([*reversed(bolts), *spouts])]
     found = (*published, ("ledger", ""), ("events", ""), *streams, ("journal", ""), ("trims", ""))
     return found if world.on("backup order") else found[::-1]
@@ -56,8 +56,14 @@ def look_again(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     copy = s._replace(processes=(), copied=True, **copying.pinned)
     if world.on("own id"):
         fold = len(copy.ledger)
-        own = {name: Target(0, each.rows, min(each.position, fold)) for name, each in copy.targets.items()}
-        copy = copy._replace(targets=Frozen(own))
+        own = {
+            name: Target(
+                0, each.rows, min(each.position, fold), each.id, each.strange or each.position > fold
+            )
+            for name, each in copy.targets.items()
+        }
+        known = {name: (min(each, fold), who) for name, (each, who) in copy.known.items()}
+        copy = copy._replace(targets=Frozen(own), known=Frozen(known))
     yield "is done, and the copy goes on", copy, None
 
 
@@ -73,5 +79,5 @@ def is_closed(world: Scenario, s: State) -> bool:
     return world.on("closed") and any(run.op == "move" for run in s.processes)
 
 
-COPIES = ("backup", "move")
+COPIES = ("backup", "move", "beside")
 STEPS = {"look": look, "open": pin, "look again": look_again}

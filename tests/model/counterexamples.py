@@ -122,6 +122,27 @@ ALL = (
         Scenario("", (has.SHORT,), has.ONE, settled_first=True, processes=1, hands=(Hand(("acked",)),)),
     ),
     Counterexample(
+        "standing",
+        Scenario("", (has.SHORT,), has.ONE, settled_first=True, processes=1, ops=frozenset({"drop", "trim"})),
+    ),
+    Counterexample(
+        "strangers",
+        Scenario("", (has.SHORT,), has.ONE, settled_first=True, processes=1, ops=frozenset({"away"})),
+    ),
+    Counterexample(
+        "strangers",
+        Scenario("", (has.SHORT,), has.ONE, processes=1, begin=("run s", "run a"), ops=frozenset({"beside"})),
+    ),
+    Counterexample(
+        "learns",
+        Scenario("", (has.SHORT,), has.TWO, read=1, processes=1, ops=frozenset({"drop", "again"})),
+        wanted="loss",
+    ),
+    Counterexample(
+        "trim known",
+        Scenario("", (has.SHORT,), has.ONE, processes=1, ops=frozenset({"drop", "trim"})),
+    ),
+    Counterexample(
         "trim settled", Scenario("", (has.MATCH,), has.PAIR, processes=1, ops=frozenset({"trim"}))
     ),
     Counterexample(
@@ -201,7 +222,9 @@ ALL = (
         Scenario("", (has.SHORT,), has.ONE, processes=1, begin=("run s",), bad=_A_MAY_FAIL, ops=_BACKUP),
     ),
     Counterexample(
-        "closed", Scenario("", (has.SHORT,), has.ONE, processes=1, begin=("run s", "run a"), ops=_MOVE)
+        "closed",
+        Scenario("", (has.SHORT,), has.ONE, processes=1, begin=("run s", "run a"), ops=_MOVE),
+        ("strangers",),
     ),
     Counterexample(
         "own id",

@@ -9,18 +9,34 @@ Outcome = tuple[str, State, Process | None]
 
 
 def look(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
-    """Find the first fold that the table lacks. `me.component` is the table."""
+    """Find the first fold that the table lacks, and record what it has. `me.component` is the table."""
     folds = to_publish(world, s, me.topology, me.component)
     if folds:
-        yield f"finds fold {folds[0]} to publish", s, me._replace(step="publish", memory=folds[0])
+        table = s.targets.get(me.component, Target())
+        then = me._replace(step="publish", memory=(folds[0], table.id))
+        found = recorded(s, me.component, table.txn, table.id) if world.on("learns") else s
+        yield f"finds fold {folds[0]} to publish", found, then
 
 
 def to_publish(world: Scenario, s: State, topology: int, table: str) -> list[int]:
     """Folds after the table's position that acked something, or were the first to see untracked tuples."""
+    if not agrees(world, s, table):
+        return []
+    return after(world, s, topology, table, s.targets.get(table, Target()).position)
+
+
+def agrees(world: Scenario, s: State, table: str) -> bool:
+    """Whether store and table say the same of where the publisher stands. Else that is told, and no more."""
+    found, (fold, who) = s.targets.get(table, Target()), s.known.get(table, (0, 0))
+    if world.on("strangers") and found.strange:
+        return False
+    return not world.on("standing") or not fold or (found.id == who and found.position >= fold)
+
+
+def after(world: Scenario, s: State, topology: int, table: str, position: int) -> list[int]:
     component = world.topologies[topology].targets[table]
     if component not in s.streams:
         return []
-    position = s.targets.get(table, Target()).position
     return [
         number
         for number in range(position + 1, len(s.ledger) + 1)
@@ -40,7 +56,7 @@ def untracked_in(s: State, component: str, fold: int) -> list[Row]:
 
 def publish(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     """Append the fold's tuples, and take out what earlier attempts had published, in one commit."""
-    table, fold = s.targets.get(me.component, Target()), me.memory
+    table, (fold, _) = s.targets.get(me.component, Target()), me.memory
     if table.txn >= fold and world.on("target's txn"):
         yield f"fold {fold} is there already", s, None
         return
@@ -57,8 +73,18 @@ def publish(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
             sorted(kept + [(row.roots[0] if row.roots else None, row.origins) for row in new], key=repr)
         )
     what = f"publishes fold {fold} to {me.component}"
-    after = table._replace(txn=max(fold, table.txn), rows=rows)
-    yield what, s._replace(targets=s.targets.put(me.component, after)), None
+    done = table._replace(txn=max(fold, table.txn), rows=rows)
+    yield what, s._replace(targets=s.targets.put(me.component, done)), me._replace(step="record")
+
+
+def record(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Let the store know as well, of the table that was looked at."""
+    yield f"records fold {me.memory[0]} of {me.component}", recorded(s, me.component, *me.memory), None
+
+
+def recorded(s: State, table: str, fold: int, who: int) -> State:
+    newest, _ = s.known.get(table, (0, 0))
+    return s if newest >= fold else s._replace(known=s.known.put(table, (fold, who)))
 
 
 def added(
@@ -104,12 +130,47 @@ def terminal_batches(s: State, component: str, emissions: Iterable[tuple[str, in
 
 def passed(world: Scenario, s: State, topology: int) -> int:
     """The newest fold up to which every publisher has published all that was acked."""
-    waiting = [to_publish(world, s, topology, table) for table in world.topologies[topology].targets]
+    waiting = [
+        after(world, s, topology, table, known_position(world, s, table))
+        for table in world.topologies[topology].targets
+    ]
     return min((folds[0] - 1 for folds in waiting if folds), default=len(s.ledger))
+
+
+def known_position(world: Scenario, s: State, table: str) -> int:
+    """How far a table is as store and table say; 0 where they do not agree."""
+    position = s.targets.get(table, Target()).position
+    if not agrees(world, s, table):
+        return 0
+    return min(position, s.known.get(table, (0, 0))[0]) if world.on("trim known") else position
+
+
+def dropped(s: State, table: str) -> State:
+    """A table that was deleted, and is made anew by whoever publishes."""
+    anew = Target(id=s.targets[table].id + 1)
+    return s._replace(targets=s.targets.put(table, anew), mishaps=s.mishaps + 1)
+
+
+def away(s: State) -> State:
+    """What runs find while the store is not mounted: the tables, and no store."""
+    left = {
+        name: Target(rows=each.rows, id=each.id, strange=bool(each.position))
+        for name, each in s.targets.items()
+    }
+    return State(targets=Frozen(left), topology=s.topology, clock=s.clock, mishaps=s.mishaps + 1)
+
+
+def again(world: Scenario, s: State, table: str) -> State | None:
+    """All is published again to a table that was dropped, by an id of its own, when nobody is at work."""
+    found = s.targets.get(table, Target())
+    if agrees(world, s, table) or found.strange or found.rows or s.processes:
+        return None
+    anew = found._replace(txn=0, former=0)
+    return s._replace(targets=s.targets.put(table, anew), known=s.known.put(table, (0, found.id)))
 
 
 def logged_at(s: State, fold: int) -> Frozen:
     return s.ledger[fold - 1].logged if fold else Frozen()
 
 
-STEPS = {"look": look, "publish": publish}
+STEPS = {"look": look, "publish": publish, "record": record}

@@ -45,9 +45,13 @@ RULES = {
     # publishing
     "target's txn": "a publisher's position is the target's own txn",
     "replace": "a publish removes what an earlier attempt published, in the same commit",
+    "standing": "nothing is published to a table that holds less than the store knows, or was made anew",
+    "learns": "a publish records what the table has before it adds to it",
+    "strangers": "nothing is published to a table that has what another store has published since",
     # trimming
     "trim settled": "only batches whose roots have settled are trimmed",
     "trim published": "only what all publishers have passed is trimmed",
+    "trim known": "only what the store knows to be published is trimmed",
     "trim taken": "only what every bolt among the edges has taken in is trimmed",
     "trim replaced": "what a planned replay is to replace is not trimmed",
     "trim looks again": "a trim that has said how far it goes looks for replays before it deletes",

@@ -20,6 +20,7 @@ STEPS = {
     "trim": trimming.STEPS,
     "backup": copying.STEPS,
     "move": copying.STEPS,
+    "beside": copying.STEPS,
 }
 
 
@@ -120,6 +121,15 @@ def surroundings(world: Scenario, s: State) -> Iterator[Move]:
         yield "a timeout passes", s._replace(clock=s.clock + 1)
     if s.topology + 1 < len(world.topologies):
         yield "the topology changes", s._replace(topology=s.topology + 1)
+    if not s.mishaps:
+        if "drop" in world.ops:
+            yield from ((f"{name} is dropped", publishing.dropped(s, name)) for name in s.targets)
+        if "away" in world.ops and s.ledger:
+            yield "the store is away", publishing.away(s)
+    if "again" in world.ops:
+        for name in s.targets:
+            if (after := publishing.again(world, s, name)) is not None:
+                yield f"{name} is to be published again", after
     if "compact" in world.ops and s.compacted < len(s.ledger):
         yield "the ledger is compacted", s._replace(compacted=len(s.ledger))
 

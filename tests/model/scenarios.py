@@ -240,6 +240,11 @@ COPIED = (
     ),
     Scenario("backed up, doubled runs", (SHORT,), ONE, bad=frozenset({("a", 1)}), ops=_BACKUP),
     Scenario("moved", (SHORT,), TWO, read=1, processes=1, bad=frozenset({("a", 1)}), ops=frozenset({"move"})),
+    Scenario("a copy beside the original", (SHORT,), TWO, read=1, processes=1, ops=frozenset({"beside"})),
+    Scenario("a table dropped", (SHORT,), TWO, read=1, processes=1, ops=frozenset({"drop", "again"})),
+    Scenario("a table dropped, doubled runs", (SHORT,), ONE, ops=frozenset({"drop", "again"})),
+    Scenario("a table dropped, trimmed", (SHORT,), ONE, processes=1, ops=frozenset({"drop", "trim"})),
+    Scenario("a store away", (SHORT,), TWO, read=1, processes=1, ops=frozenset({"away"})),
 )
 
 LARGE = (

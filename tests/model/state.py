@@ -139,6 +139,8 @@ class Target(NamedTuple):
     txn: int = 0
     rows: tuple[Any, ...] = ()  # (root, origins) of each row; of aggregates (origins, count)
     former: int = 0  # of a copy, what its original had published, up to the fold that was copied
+    id: int = 0  # another one where it was made anew
+    strange: bool = False  # another store has published to it what this one does not know of
 
     @property
     def position(self) -> int:
@@ -181,6 +183,8 @@ class State(NamedTuple):
     asked: int = 0  # replays by hand
     processes: tuple[Process, ...] = ()
     copied: bool = False  # this is the copy of a store
+    known: Frozen = Frozen()  # table -> the newest fold that the store knows to be in it, and who it was
+    mishaps: int = 0  # tables that were dropped, stores that were away
 
     def newest(self, component: str) -> int:
         return len(self.journal.get(component, ()))

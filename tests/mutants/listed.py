@@ -849,10 +849,47 @@ MUTANTS = (
     Mutant(
         "a copy counts all that its original published later",
         "acker/targets/base.py",
-        "max((min(target.position(each.app), fold) for each, fold in publisher.former), default=0)",
-        "max((target.position(each.app) for each, fold in publisher.former), default=0)",
+        "former = (min(target.position(each.app), fold) for each, fold in publisher.former)",
+        "former = (target.position(each.app) for each, fold in publisher.former)",
         (
             "tests/spark/test_backup.py::test_a_copy_that_publishes_to_the_originals_table_does_not_take_its_folds_for_its_own",
+        ),
+    ),
+    Mutant(
+        "a store publishes beside another",
+        "acker/targets/standing.py",
+        "    elif stranger is not None or (",
+        "    elif False and (",
+        ("tests/spark/test_standing.py::test_two_stores_publish_to_one_table_only_where_that_is_said",),
+    ),
+    Mutant(
+        "a target that holds less than it did is gone on with",
+        "acker/targets/standing.py",
+        "    elif held < known.fold:",
+        "    elif held < 0:",
+        ("tests/spark/test_standing.py::test_what_a_target_has_lost_is_told_and_published_again_when_asked",),
+    ),
+    Mutant(
+        "a target that was made anew is gone on with",
+        "acker/targets/standing.py",
+        "    elif known.fold and not known.there:",
+        "    elif known.fold and known.there < 0:",
+        ("tests/spark/test_standing.py::test_what_a_target_has_lost_is_told_and_published_again_when_asked",),
+    ),
+    Mutant(
+        "what a restore took away counts as published",
+        "acker/targets/history.py",
+        'if commit.get("operation") == "RESTORE":',
+        "if False:",
+        ("tests/spark/test_standing.py::test_what_a_target_has_lost_is_told_and_published_again_when_asked",),
+    ),
+    Mutant(
+        "what the store does not know to be published is trimmed",
+        "acker/operations/publish.py",
+        "    position = min(standing.fold, standing.known.fold)\n",
+        "    position = standing.fold\n",
+        (
+            "tests/spark/test_standing.py::test_what_is_published_and_not_recorded_is_known_at_the_next_publish",
         ),
     ),
     Mutant(

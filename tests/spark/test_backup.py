@@ -20,6 +20,7 @@ from acker.operations.compact import vacuum
 from acker.operations.cycle import run_cycle
 from acker.operations.publish import publish
 from acker.operations.restore import move, restore
+from acker.operations.standing import adopt
 from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
@@ -165,9 +166,31 @@ def test_a_copy_that_publishes_to_the_originals_table_does_not_take_its_folds_fo
     place.add("numbers", id=[4])
     run_cycle(run)  # by somebody who never looked at the lease: its second fold is published
     assert published(run)[0] == [1, 2, 3, 4]
-    run_cycle(Run(run.topology, there, run.connect, clock=run.clock))
+    copy = Run(run.topology, there, run.connect, clock=run.clock)
+    with pytest.raises(
+        StoreError, match=r"doubled has rows of another store.*is a copy of it, made at fold 1"
+    ):
+        run_cycle(copy)
+    assert published(run)[0] == [1, 2, 3, 4]
+    for name in run.topology.publications:
+        adopt(copy, name)
+    publish(copy)
     assert published(run)[0] == [1, 2, 3, 4, 4]
     assert audit_report(run.topology, there).duplicated == 2  # and not lost: the row, and its sum
+
+
+def test_an_original_stops_where_its_copy_has_published(place, run):
+    run_cycle(run)
+    there, finish = move(run.topology, run.store, place.path("moved"), run.clock, is_stopped=False)
+    finish()
+    place.add("numbers", id=[4])
+    run_cycle(Run(run.topology, there, run.connect, clock=run.clock))
+    told = (
+        r"doubled has rows of another store\. The store .*moved/kept has published doubled there up to fold 2"
+    )
+    with pytest.raises(StoreError, match=told):
+        run_cycle(run)  # by somebody who never looked at the lease
+    assert published(run)[0] == [1, 2, 3, 4]
 
 
 def test_a_moved_store_goes_on_and_the_old_one_is_closed(place, run):

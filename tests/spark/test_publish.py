@@ -152,7 +152,7 @@ def test_a_fold_is_published_once_although_its_transaction_number_has_expired(pl
 
 def test_a_table_that_forgets_what_was_published_is_refused_before_anything_is(place):
     place.add("lines", id=[1], city=["Ulm"], amount=[1])
-    place.add("by_city", city=["Bonn"], sales=[1], sum=[1], _tuples=[1])
+    place.add("by_city", city=["Bonn"], sales=[1], sum=[1])
     open_table(place.path("by_city")).alter.set_table_properties({EXPIRY: "interval 1 days"})
     run = place.run(sales(place, extremes=False))
     with pytest.raises(StoreError, match=f"by_city has the property {EXPIRY}.* Unset it"):

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -141,3 +142,32 @@ def test_a_form_that_cannot_be_met_is_refused_before_anything_is_planned(run: Ru
     assert tasks.count_requested("plain", FORM | {"positions": ["0:1"]}) == nothing  # of the only spout
     with pytest.raises(SettingsError, match="'x' is not a position"):
         tasks.count_requested("plain", FORM | {"positions": ["x"], "spout": "numbers"})
+
+
+def test_while_the_store_is_away_each_task_fails_and_nothing_is_made_in_its_place(run: Run, place):
+    run_cycle(run)
+    store, away = Path(place.path("home/store")), Path(place.path("home/away"))
+    store.rename(away)
+    told = r"^The store .*home/store/plain is gone: it has published same to .*numbers-same up to fold 1, at"
+    for _ in range(12):  # tries of an hour
+        with pytest.raises(StoreError, match=told):
+            tasks.open_run("plain", lambda: place.spark)
+    (warning,) = tasks.health_warnings("plain")
+    assert warning.startswith(f"There is no store at {store}/plain: it is gone, or this is another path. The")
+    assert not store.exists()
+    away.rename(store)
+    again = tasks.open_run("plain", lambda: place.spark)
+    run_cycle(again)
+    assert place.rows("numbers-same") == [(1,), (2,), (3,), (4,), (5,)]
+    assert tasks.audit("plain") == []
+
+
+def test_a_table_that_is_gone_is_a_warning_and_stops_its_publisher_alone(run: Run, place):
+    run_cycle(run)
+    shutil.rmtree(place.path("numbers-same"))
+    tasks.read_source(run, "numbers")
+    tasks.run_bolt(run, "same")
+    assert tasks.fold(run)["acked"] == 2
+    with pytest.raises(StoreError, match=r"numbers-same is gone, and .* has published fold 1 there"):
+        tasks.publish(run, "same")
+    assert [said[-28:] for said in tasks.health_warnings("plain")] == ["how-to/alerts.md#publishers."]

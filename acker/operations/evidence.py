@@ -1,0 +1,47 @@
+"""What a store says that a target should hold."""
+
+from acker.core.kept import kept_rows
+from acker.core.ledger import read_fold
+from acker.core.schemas import LEDGER, component_of, stream
+from acker.core.trims import counted_trim, newest_trim
+from acker.journal.journal import Journal
+from acker.operations.publish import former_streams
+from acker.targets.base import Evidence, Target
+from acker.targets.by_key import trimmed
+from acker.topology.topology import Topology
+
+
+def evidence_of(
+    topology: Topology, journal: Journal, name: str, target: Target, upto: int, contents: bool = False
+) -> Evidence | None:
+    """What a target should hold of the folds up to one; None where its stream has emitted nothing yet.
+
+    Args:
+        contents: whether messages are to be compared by what their rows say.
+    """
+    if journal.open(stream(name)) is None:
+        return None
+    former = former_streams(topology, journal, target)
+    streams = {each: journal.require(stream(each)) for each in (name, *former)}
+    counted = counted_trim(journal.store)  # before what is kept, which later trimmings leave readable
+    position = max([upto, *former.values()])
+    return Evidence(
+        ledger=journal.require(LEDGER),
+        stream=name,
+        streams=streams,
+        position=position,
+        folded=_folded(journal, name, upto),
+        trim=newest_trim(journal.store),
+        counted=counted,
+        kept_rows=kept_rows(journal.store, [*streams], counted, position),
+        former={each: _folded(journal, each, fold) for each, fold in former.items()},
+        may_be_untracked=topology.may_be_untracked(name),
+        contents=contents,
+        kept={each: table for each in streams if (table := journal.store.open(trimmed(each))) is not None},
+    )
+
+
+def _folded(journal: Journal, name: str, fold: int) -> int:
+    """The newest batch of a stream's component in a fold; 0 before the first."""
+    logged = read_fold(journal.require(LEDGER), fold).logged if fold else {}
+    return logged.get(component_of(name), 0)

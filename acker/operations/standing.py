@@ -1,0 +1,155 @@
+"""Where a store and a target do not agree, an operator says who publishes there, and what once more."""
+
+from dataclasses import dataclass
+
+from acker.batches.run import Run
+from acker.core.delta import query
+from acker.core.errors import StoreError, TopologyError
+from acker.core.identity import publish_again
+from acker.core.names import did_you_mean
+from acker.core.publishers import Meeting, meet
+from acker.core.schemas import LEDGER
+from acker.core.store import Store
+from acker.core.trims import newest_trim
+from acker.journal.journal import Journal
+from acker.operations.evidence import evidence_of
+from acker.operations.publish import publish_stream
+from acker.targets.acked import Acked
+from acker.targets.audit import tuples_due
+from acker.targets.base import Note, Publisher, Target
+from acker.targets.standing import Standing, check_new, judged
+from acker.topology.topology import Publication, Topology
+
+
+@dataclass(frozen=True)
+class Again:
+    """What publishing again does.
+
+    Args:
+        after: the newest fold that stays as it is.
+        messages: how many can be published again.
+        gone: how many cannot, since their tuples were trimmed.
+        is_sent_twice: whether what was sent before stays, as in a topic.
+        why: it is needed; None where store and target agree.
+    """
+
+    after: int
+    messages: int
+    gone: int
+    is_sent_twice: bool
+    why: str | None
+
+
+def announce(topology: Topology, store: Store) -> str | None:
+    """What is said before a store is made; None where there is one.
+
+    Raises:
+        StandingError: another store has published to a target of the topology.
+    """
+    if store.open(LEDGER) is not None:
+        return None
+    for name, publication in topology.publications.items():
+        check_new(publication.target.pinned(), store, name)
+    return f"A new store at {store.path('').rstrip('/')}: no message is known there."
+
+
+def publication_of(topology: Topology, stream: str) -> Publication:
+    """The publication of a stream.
+
+    Raises:
+        TopologyError: it is not published.
+    """
+    found = topology.publications.get(stream)
+    if found is None:
+        published = ", ".join(topology.publications) or "none"
+        raise TopologyError(
+            f"{stream} is not published by topology {topology.name}; published are: {published}."
+            f"{did_you_mean(stream, topology.publications)}"
+        )
+    return found
+
+
+def strangers(publication: Publication, store: Store) -> list[Note]:
+    """The newest note of each other store in a target, newest first."""
+    ledger = store.open(LEDGER)
+    own = "" if ledger is None else Publisher.of(ledger, publication.stream).app
+    newest: dict[str, Note] = {}
+    for note in publication.target.pinned().notes():
+        if note.app != own:
+            newest.setdefault(note.app, note)
+    return list(newest.values())
+
+
+def adopt(run: Run, stream: str) -> None:
+    """Let a store publish to a target beside whoever publishes there, from now on."""
+    publication = publication_of(run.topology, stream)
+    target, publisher = publication.target.pinned(), Publisher.of(run.store.require(LEDGER), stream)
+    meeting = Meeting(stream, target.uri, target.target_id() or "", publisher.app, 0, "shared")
+    meet(run.store, meeting, True, run.clock())
+
+
+def look(topology: Topology, store: Store, stream: str, after: int | None = None) -> Again:
+    """What publishing a stream again would do; see `republish`."""
+    return _looked(topology, Journal(store, topology.roles), stream, after)[0]
+
+
+def republish(run: Run, stream: str, after: int | None = None) -> tuple[Again, int]:
+    """Publish what a target lacks again, and return what that was, and the commits that it took.
+
+    The stream gets an id of its own, under which the target has no fold yet, in one commit of the ledger. So
+    what is interrupted afterwards is gone on with by any publish.
+
+    Args:
+        after: the newest fold that is there still, as an operator knows; None: as the target says.
+
+    Raises:
+        StoreError: the target has rows of which nobody knows whose they are, or what another store published.
+    """
+    publication, journal = publication_of(run.topology, stream), run.snapshot()
+    again, standing = _looked(run.topology, journal, stream, after)
+    if again.why is not None:
+        target, upto = publication.target.pinned(), again.after
+        evidence = (
+            evidence_of(run.topology, journal, stream, target, upto) if target.only_adds and upto else None
+        )
+        sent = tuples_due(evidence, Acked.of(evidence, every_attempt=True)) if evidence else 0
+        own = standing.publisher.store.again_after(upto, sent)
+        app = Publisher(own, stream).app
+        meeting = Meeting(stream, target.uri, standing.target_id or "", app, upto, "again")
+        meet(run.store, meeting, standing.known.is_shared, run.clock())
+        publish_again(run.store.require(LEDGER), stream, own)
+    return again, publish_stream(run, publication)
+
+
+def _looked(topology: Topology, journal: Journal, stream: str, after: int | None) -> tuple[Again, Standing]:
+    target = publication_of(topology, stream).target.pinned()
+    standing = judged(journal, target, stream)
+    known = standing.known
+    if standing.fault and (standing.stranger or not known.fold):
+        raise StoreError(standing.fault, component=stream, table=target.uri)
+    if after is not None and after > known.fold:
+        raise StoreError(f"{stream} has published no fold after {known.fold}.", component=stream)
+    if after is None:
+        after = min(standing.held, known.fold) if known.there else 0
+        _check_empty(target, standing, after)
+    gone = newest_trim(journal.store).is_gone()
+    (row,) = query(
+        f"""SELECT count(*) AS n, count(*) FILTER (WHERE gone) AS gone FROM (
+            SELECT spout, source_partition, source_offset, min(CAST({gone} AS INT)) = 1 AS gone FROM ledger
+            WHERE live_in IS NULL AND state = 'acked' AND fold > {after} AND fold <= {known.fold}
+            GROUP BY spout, source_partition, source_offset) AS messages""",
+        ledger=journal.require(LEDGER),
+    )
+    messages, lacking = (row["n"] - row["gone"], row["gone"]) if standing.fault else (0, 0)
+    return Again(after, messages, lacking, target.only_adds and known.there > 0, standing.fault), standing
+
+
+def _check_empty(target: Target, standing: Standing, after: int) -> None:
+    """Stop before all is published to where rows are that were published."""
+    if standing.fault and not after and not standing.known.is_shared and target.has_rows():
+        raise StoreError(
+            f"{target.uri} has rows that were published, and its history does not tell which. Move it away, "
+            "or drop it, and run the command again.",
+            component=standing.publisher.stream,
+            table=target.uri,
+        )
