@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from acker.core.delta import commit_once, last_number, query, query_table
 from acker.core.schemas import LOG_PROPERTIES, TRIMS, properties_at
 from acker.core.store import Store
-from acker.core.trims import Trim
+from acker.core.trims import Trim, counted_trim
 
 _TRIMMING, _PUBLISHER = "trim", "taken"  # whose numbers are in the table's log
 KEPT = pa.schema(
@@ -65,7 +65,8 @@ def kept_rows(store: Store, streams: Sequence[str], counted: Trim, position: int
     known = {number for each in rows for number in each.filter(pl.col("taken_by").is_null())["trim"]}
     unknown = trims.keys() - known
     since = trims[max(unknown)] if unknown else Trim()
-    is_known = pl.col("trim") > since.number
+    # What was kept for a trimming that was cut short before it was counted is kept once more for the next.
+    is_known = (pl.col("trim") > since.number) & pl.col("trim").is_in([*trims])
     counts = pl.col("taken_by").is_null() | (pl.col("taken_by") <= position)
     return Kept(since, pl.concat(rows).filter(is_known, counts))
 
@@ -87,7 +88,7 @@ def _counted_trims(store: Store, counted: Trim) -> dict[int, Trim]:
 
 
 def keep_rows(store: Store, stream: str, gone: pl.DataFrame, number: int) -> None:
-    """Keep what goes with a trimming, once.
+    """Keep what goes with a trimming, in the place of what was kept when it was cut short uncounted.
 
     Args:
         gone: columns fold, messages, rows and digest.
@@ -97,7 +98,11 @@ def keep_rows(store: Store, stream: str, gone: pl.DataFrame, number: int) -> Non
         StoreError: it cannot be written.
     """
     columns = {"trim": pl.lit(number, pl.Int64), "taken_by": pl.lit(None, pl.Int64)}
-    _append(store, stream, gone.with_columns(**columns), _TRIMMING, number)
+    rows = gone.with_columns(**columns)
+    if not _append(store, stream, rows, _TRIMMING, number) and counted_trim(store).number < number:
+        where = f'"trim" = {number} AND taken_by IS NULL'  # a replay may have replaced some of it since then
+        table = store.require(kept(stream))
+        write_deltalake(table, _arrow(rows), mode="overwrite", predicate=where)
 
 
 def nothing_gone() -> pl.DataFrame:
@@ -127,12 +132,16 @@ def take_rows(store: Store, stream: str, taken: pl.DataFrame, trim: int, fold: i
     _append(store, stream, rows, _PUBLISHER, fold)
 
 
-def _append(store: Store, stream: str, rows: pl.DataFrame, app: str, number: int) -> None:
+def _arrow(rows: pl.DataFrame) -> pa.Table:
+    return rows.select(KEPT.names).to_arrow().cast(KEPT)
+
+
+def _append(store: Store, stream: str, rows: pl.DataFrame, app: str, number: int) -> bool:
     """Append rows to the table of a stream, which is made where it is missing, once per (app, number)."""
-    path, added = store.path(kept(stream)), rows.select(KEPT.names).to_arrow().cast(KEPT)
+    path, added = store.path(kept(stream)), _arrow(rows)
 
     def commit(found: DeltaTable | None, once: CommitProperties) -> None:
         properties = properties_at(path, LOG_PROPERTIES) if found is None else None
         write_deltalake(found or path, added, mode="append", configuration=properties, commit_properties=once)
 
-    commit_once(path, {app: number}, commit)
+    return commit_once(path, {app: number}, commit)

@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from acker.core.events import State
 from acker.core.kept import kept
+from acker.core.trims import append_trim
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
 from acker.operations.trim import trim_streams
@@ -237,6 +238,35 @@ def test_a_bolt_that_was_renamed_takes_back_what_was_trimmed_before(place, run):
     assert judged(renamed) == sound(6)
     edited(place, lambda rows: [{**rows[0], "part": 9.5}, *rows[1:]])
     assert judged(renamed)[0] == NOTHING | {"unexpected": [("fold 1 of rows_again", "its trimmed rows")]}
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_trimming_that_was_cut_short_before_it_was_counted_keeps_what_goes_once(
+    place, run, monkeypatch, more
+):
+    place.clock.advance(60)
+    with monkeypatch.context() as patch:
+        patch.setattr("acker.operations.trim.append_trim", cut_short(append_trim))
+        with pytest.raises(KeyboardInterrupt):
+            trim_streams(run, timedelta(0))
+    DeltaTable(place.path("numbers")).update(predicate="id = 3", updates={"value": "30"})
+    plan_by_hand(run, ACKED_3, "it was wrong", "me")
+    run_and_publish(run)
+    place.clock.advance(60 if more else 0)
+    trim_streams(run, timedelta(seconds=30))
+    assert judged(run) == sound(6)
+    assert run.store.require(kept("rows")).to_pyarrow_table().num_rows > 0
+
+
+def cut_short(append):
+    """As if a trimming was killed before it is counted."""
+
+    def announce(store, trim, now):
+        if trim.tuples is not None:
+            raise KeyboardInterrupt
+        return append(store, trim, now)
+
+    return announce
 
 
 def test_between_the_counting_of_what_goes_and_its_deletion_it_counts_once(place, run, monkeypatch):
