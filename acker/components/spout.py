@@ -46,6 +46,7 @@ class SpoutComponent(Component):
     reliable: bool | str = True
 
     is_spout: ClassVar[bool] = True
+    way: ClassVar[str] = "give the spout its former schema, or another name, under which it begins anew"
 
     @property
     def doc(self) -> str:
