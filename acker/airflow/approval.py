@@ -14,6 +14,11 @@ TASK = "approve"
 
 # Names as well are code: only the task before has seen to it that they are the form's own.
 CHOSEN = """\
+{% set gone = ti.xcom_pull(task_ids='select', key='gone') %}\
+{% if gone %}{{ '{:,}'.format(gone) }} of them are gone from their source and would be lost; the log of \
+`select` says why.
+
+{% endif %}\
 {% for name, value in params.items() if value %}
 - {{ name | as_code }}: \
 {{ (value | join(', ') if value is not string and value is iterable else value) | as_code }}

@@ -118,6 +118,7 @@ def _select_task(manifest: Manifest) -> Any:
         except (SettingsError, TopologyError, UnknownMessage) as error:
             raise AirflowFailException(str(error)) from error
         context["ti"].xcom_push(key="matched", value=counts["matched"])
+        context["ti"].xcom_push(key="gone", value=counts.get("gone", 0))
         tasks.log.info("%s messages match; %s more are in flight.", counts["matched"], counts["in_flight"])
         if "unseen" in counts:
             tasks.log.warning("Of %s more nobody can tell: their rows were trimmed.", counts["unseen"])

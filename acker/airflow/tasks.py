@@ -35,6 +35,7 @@ from acker.operations.fields import Fields, text_in
 from acker.operations.forget import expire_reasons
 from acker.operations.matching import Listed
 from acker.operations.publish import publish_stream
+from acker.operations.readable import Gone, gone_of
 from acker.operations.requests import read_request
 from acker.operations.selection import Selection
 from acker.operations.standing import announce
@@ -243,7 +244,8 @@ def count_requested(topology: str, form: Fields) -> Counts:
     found, store = _opened(topology, Settings.from_env())
     counted = replay.dry_run(found, store, _selection(form, found), utc_now())
     _log_listed(counted.messages)
-    return {name: count for name, count in counted.counts.items() if name != "replayed"}
+    counts = {name: count for name, count in counted.counts.items() if name != "replayed"}
+    return counts | _told(counted.gone)
 
 
 def request_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) -> Counts:
@@ -259,7 +261,15 @@ def request_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) 
     found, request = replay.request_by_hand(run, selection, why, requested_by, request_id)
     _log_listed(found.listed)
     unseen = {"unseen": found.unseen} if found.unseen else {}
-    return {"matched": request.matched, "in_flight": found.in_flight, **unseen}
+    gone = gone_of(run.topology, run.snapshot(), found.emissions)
+    return {"matched": request.matched, "in_flight": found.in_flight, **unseen, **_told(gone)}
+
+
+def _told(gone: Gone) -> Counts:
+    """Log what cannot be read any more; how many messages that are, if there are any."""
+    for said in gone.sentences():
+        log.warning("%s", said)
+    return {"gone": gone.count} if gone.count else {}
 
 
 def _selection(form: Fields, topology: Topology) -> Selection:

@@ -260,6 +260,8 @@ def dry_run(found: "DryRun") -> None:
         _print(table)
     if found.matched > len(found.messages):
         line(f"… and {found.matched - len(found.messages):,} more")
+    for said in found.gone.sentences():
+        line(said, "red")
     pairs(found.counts)
 
 

@@ -20,7 +20,7 @@ from acker.core.schemas import component_of, stream
 from acker.journal.batch import Batch
 from acker.journal.journal import Journal
 from acker.spark.reasons import kept
-from acker.spark.streams import append, stamped, tuples, user_columns
+from acker.spark.streams import CAST, append, stamped, tuples, user_columns
 from acker.spark.tags import tagged
 
 GroupingKind = Literal["shuffle", "fields", "global", "all"]
@@ -82,6 +82,7 @@ class Component(Stream, ABC):
 
     is_spout: ClassVar[bool] = False  # it reads a source and not streams
     holds_back: ClassVar[bool] = False  # it may leave tuples to its next batch
+    way: ClassVar[str] = CAST  # what to do about a column that its stream has in another type
 
     @property
     def stream_name(self) -> str:
@@ -145,7 +146,7 @@ class Component(Stream, ABC):
                 with telling_who("Spout" if self.is_spout else "Bolt", self.name):
                     table = work.journal.open(stream(self.name))
                     rows = kept(self.rows(work, bad), work.redaction)
-                    rows = stamped(rows, table, self.name, batch.number)
+                    rows = stamped(rows, table, self.name, batch.number, self.way)
                 try:
                     append(rows, work.journal.store, self.name, batch.number)
                 except PySparkException as error:

@@ -28,7 +28,7 @@ from acker.journal.journal import Journal
 from acker.journal.replays import messages_of, positions_of
 from acker.spark.columns import root_id
 from acker.spark.streams import user_columns
-from acker.spouts import History, ReadsFew, Spout
+from acker.spouts import History, NamesGone, ReadsFew, Spout
 from acker.spouts.base import PassesOver
 from acker.spouts.few import MOST_MESSAGES
 
@@ -48,6 +48,7 @@ class SpoutComponent(Component):
     reliable: bool | str = True
 
     is_spout: ClassVar[bool] = True
+    way: ClassVar[str] = "give the spout its former schema, or another name, under which it begins anew"
 
     @property
     def doc(self) -> str:
@@ -165,7 +166,11 @@ class SpoutComponent(Component):
             return None
         emissions = _with_late(work, wanted)
         emissions = emissions.with_columns(root_ids(work.topology, self.name, work.batch.number, emissions))
-        return _as_in_stream(emissions, read, work.batch.number, columns)
+        return _as_in_stream(emissions, read, work.batch.number, columns, self._gone)
+
+    @property
+    def _gone(self) -> str:
+        return self.source.gone if isinstance(self.source, NamesGone) else GONE
 
     def _replayed(self, work: Work) -> DataFrame:
         """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
@@ -180,25 +185,28 @@ class SpoutComponent(Component):
         return joined.withColumns(
             {
                 "_kind": F.when(gone, Kind.LOST.value).otherwise(kind),
-                "_error": F.when(gone, GONE).otherwise(error),
+                "_error": F.when(gone, self._gone).otherwise(error),
             }
         ).drop("_found")
 
 
-def _as_in_stream(emissions: pl.DataFrame, read: pa.Table, batch: int, columns: pa.Schema) -> pa.Table | None:
+def _as_in_stream(
+    emissions: pl.DataFrame, read: pa.Table, batch: int, columns: pa.Schema, why_gone: str
+) -> pa.Table | None:
     """The rows of emissions; None where their stream has not all of the columns, or in other types.
 
     Args:
         emissions: `EMISSIONS`, root_id and perhaps late.
         read: their messages, as `ReadsFew` gives them.
         columns: of the stream.
+        why_gone: of messages that are not among them.
     """
     there = pl.DataFrame(read.select([f"_{name}" for name in POSITION]).rename_columns(POSITION))
     found = emissions.join(there.with_row_index("at"), on=POSITION, how="left")
     late = pl.col("late") if "late" in found.columns else pl.lit(False)
     gone = pl.col("at").is_null()
     kind = pl.when(late).then(pl.lit(Kind.FAIL.value)).when(gone).then(pl.lit(Kind.LOST.value))
-    error = pl.when(late).then(pl.lit(LATE)).when(gone).then(pl.lit(GONE))
+    error = pl.when(late).then(pl.lit(LATE)).when(gone).then(pl.lit(why_gone))
     made = found.select(
         _batch=pl.lit(batch, pl.Int64),
         _root_id="root_id",

@@ -14,8 +14,9 @@ from uuid import uuid4
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Field, Schema
+from deltalake import CommitProperties, DeltaTable, Field, Schema, write_deltalake
 from deltalake.fs import DeltaStorageHandler
+from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
@@ -28,6 +29,13 @@ ROWS_OF_A_FILE = 500_000  # of which there are many; so files are written side b
 # Of their values no two are alike.
 _IDS = ("root_id", "_root_id", "ack_val")
 _POSITIONS = ("source_offset", "_source_offset")
+
+WIDER = {  # type of a column -> those into which each of its values fits
+    "byte": ("short", "integer", "long"),
+    "short": ("integer", "long"),
+    "integer": ("long",),
+    "float": ("double",),
+}
 
 Bounds = Mapping[str, tuple[Any, Any]]  # the least and the greatest value of some columns
 
@@ -75,7 +83,8 @@ def batch_folder(batch: int) -> str:
 def commit_batch(path: str, files: Sequence[File], schema: Schema, component: str, batch: int) -> None:
     """Make files a part of a stream's table, in one commit that happens once per batch.
 
-    The table is made where it is missing. Columns that it lacks are added in a commit before.
+    The table is made where it is missing. Columns that it lacks are added in a commit before, and those that
+    have a wider type now get it in one.
 
     Args:
         path: of the table.
@@ -96,8 +105,11 @@ def commit_batch(path: str, files: Sequence[File], schema: Schema, component: st
             )
             return
         new = _new(schema, table.schema())
-        if new:
-            table.alter.add_columns(new)
+        wider = {field.name: field for field in new if _is_wider(field, table.schema())}
+        if wider:
+            _widen(table, wider)
+        if len(new) > len(wider):
+            table.alter.add_columns([field for field in new if field.name not in wider])
         table.create_write_transaction([*actions], "append", table.schema(), commit_properties=once)
 
     commit_once(path, {component: batch}, commit, note)
@@ -228,6 +240,25 @@ def files_below(path: str, folder: str) -> list[File]:
         )
         for each in files
     ]
+
+
+def _widen(table: DeltaTable, wider: Mapping[str, Field]) -> None:
+    """Give columns of a table a wider type. Its files stay as they are: whoever reads them casts the values.
+
+    Delta's own feature for this is one that `deltalake` does not write.
+    """
+    fields = [wider.get(field.name, field) for field in table.schema().fields]
+    rows = pa.schema(Schema(fields).to_arrow()).empty_table()
+    write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite", predicate="false")  # of no row
+    table.update_incremental()
+
+
+def _is_wider(field: Field, there: Schema) -> bool:
+    """Whether a table has a column in a type of which each value is one of the wider type as well."""
+    narrow = next((each.type for each in there.fields if each.name == field.name), None)
+    if not isinstance(narrow, PrimitiveType) or not isinstance(field.type, PrimitiveType):
+        return False
+    return field.type.type in WIDER.get(narrow.type, ())
 
 
 def _new(wanted: Schema, there: Schema) -> list[Field]:

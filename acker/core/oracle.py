@@ -184,7 +184,7 @@ def _end(acked: LedgerRow, ended: Iterable[LedgerRow]) -> str | None:
     """How a message ended after an acked attempt; None where it did not."""
     later = [row for row in ended if row.message == acked.message and row.attempt > acked.attempt]
     last = max(later, key=lambda row: (row.attempt, row.state), default=None)
-    return f"{last.message}, which is {last.state}" if last else None
+    return f"a message that is {last.state}\nThat is {last.message}." if last else None
 
 
 def _connected(links: Iterable[tuple[int, int]]) -> list[set[int]]:
@@ -219,7 +219,8 @@ def _first_fault(group: Iterable[LedgerRow], one_is_settled: bool) -> tuple[str,
     """Why a group fails, and the component that failed it; None where nothing is wrong."""
     for attempt in group:
         if attempt.state not in (State.PENDING, State.ACKED):
-            return f"joined with {attempt.message}: {attempt.reason}", attempt.component
+            why = f"joined with a message that failed: {attempt.reason}\nThat is {attempt.message}."
+            return why, attempt.component
     return ("joined with a message that has settled", None) if one_is_settled else None
 
 

@@ -26,6 +26,10 @@ _HINT = " (set POLARS_VERBOSE=1 to see full path)"
 _CUT = re.compile(r"\.\.\.(\S+\.parquet)")
 
 
+# A stream's column may have got a wider type after a file was written.
+_WIDENED = pl.ScanCastOptions(integer_cast="upcast", float_cast="upcast")
+
+
 def columns_of(table: str) -> pl.Schema:
     """The columns of one of the store's own tables as Polars knows them: all but maps."""
     fields = {field.name: _POLARS.get(field.type) for field in SCHEMAS[table].arrow()}
@@ -56,6 +60,7 @@ def scan(
         include_file_paths=file,
         missing_columns="insert",
         extra_columns="ignore",
+        cast_options=_WIDENED,
     )
 
 

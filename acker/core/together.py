@@ -144,7 +144,7 @@ def _ends(decided: pl.DataFrame, others: pl.DataFrame, settled: pl.LazyFrame) ->
     columns = [*MESSAGE, "attempt", "state"]
     now = pl.concat([decided.select(columns), others.select(columns)]).lazy()
     ended = pl.concat([settled.select(columns), now.cast({"attempt": pl.Int32})])
-    named = pl.format("{}:{}:{}, which is {}", *MESSAGE, "state")
+    named = pl.format("a message that is {}\nThat is {}:{}:{}.", "state", *MESSAGE)
     return (
         ended.filter(pl.col("state").is_in([State.DEAD_LETTER, State.LOST]))
         .join(now.filter(pl.col("state").is_in(LIVE)), on=MESSAGE, how="anti")
@@ -167,7 +167,8 @@ def _settled_together(decided: pl.DataFrame, links: pl.DataFrame) -> pl.DataFram
     members = groups.join(attempts, on="root_id", how="left").sort("root_id")
     state, in_flight = pl.col("state"), pl.col("state").is_in([State.PENDING, State.ACKED])
     name = pl.format("{}:{}:{}", *MESSAGE)
-    why = pl.format("joined with {}: {}", name, "reason")
+    # Who it is stands on a line of its own, so that all who failed for one cause have one first line.
+    why = pl.format("joined with a message that failed: {}\nThat is {}.", "reason", name)
     groups = members.group_by("joined").agg(
         (state == State.ACKED).all(ignore_nulls=False).alias("complete"),
         state.is_null().any().alias("settled"),

@@ -7,7 +7,7 @@ twice.
 """
 
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +35,7 @@ from acker.operations.matching import (
     select,
     select_recorded,
 )
+from acker.operations.readable import Gone, gone_of
 from acker.operations.requests import Request, record_request, requested
 from acker.operations.selection import Selection
 from acker.topology.topology import Topology
@@ -111,10 +112,11 @@ class DryRun(Replayed):
     """What a replay would come to, before any message is emitted."""
 
     messages: tuple[Listed, ...] = ()  # of those that match, the first `MOST_LISTED`
+    gone: Gone = field(default_factory=Gone)
 
     def as_dict(self) -> dict[str, Any]:
-        """The numbers by name, and the messages."""
-        return {**self.counts, "messages": [asdict(each) for each in self.messages]}
+        """The numbers by name, what is gone, and the messages."""
+        return {**self.counts, **self.gone.as_dict(), "messages": [asdict(each) for each in self.messages]}
 
 
 def dry_run(topology: Topology, store: Store, selection: Selection | None, now: datetime) -> DryRun:
@@ -132,16 +134,17 @@ def dry_run(topology: Topology, store: Store, selection: Selection | None, now: 
     if selection is None:
         rows = _all_due(topology, journal, now)
         listed = tuple(Listed.of(row) for row in rows.head(MOST_LISTED).rows(named=True))
-        return DryRun(rows.height, 0, 0, messages=listed)
+        return DryRun(rows.height, 0, 0, messages=listed, gone=gone_of(topology, journal, rows))
     matched = _match(topology, journal, selection)
-    return DryRun(matched.count, matched.in_flight, 0, matched.unseen, matched.listed)
+    gone = gone_of(topology, journal, matched.emissions)
+    return DryRun(matched.count, matched.in_flight, 0, matched.unseen, matched.listed, gone)
 
 
 def _all_due(topology: Topology, journal: Journal, now: datetime) -> pl.DataFrame:
     """Rows of the messages that a replay of what is due would emit now."""
     fold = journal.fold
     if fold is None:
-        return pl.DataFrame()
+        return pl.DataFrame(schema={"spout": pl.String(), **EMISSIONS})
     each = (spout.name for spout in topology.spouts)
     return pl.concat([_unemitted(journal, name, _due(topology, fold, name, now)) for name in each])
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
-from acker.core.commits import batch_folder, commit_batch, files_below
+from acker.core.commits import WIDER, batch_folder, commit_batch, files_below
 from acker.core.errors import BoltError
 from acker.core.quoting import sql_name
 from acker.core.schemas import is_tuple, stream
@@ -27,12 +27,8 @@ _ATOMS = (
     *("timestamp", "timestamp_ntz"),
 )
 _TEXTS = ("string", "char", "varchar")  # of any length and collation
-_WIDER = {  # -> what a value of it fits into
-    "byte": ("short", "integer", "long"),
-    "short": ("integer", "long"),
-    "integer": ("long",),
-    "float": ("double",),
-}
+CAST = "cast it, or give the column a new name"  # what a bolt's author can do
+
 _NOT_IN_A_NAME = frozenset(" ,;{}()\n\t=")
 
 
@@ -57,17 +53,20 @@ def user_columns(frame: DataFrame) -> list[str]:
     return [column for column in frame.columns if not column.startswith("_")]
 
 
-def stamped(frame: DataFrame, table: DeltaTable | None, component: str, batch: int) -> DataFrame:
+def stamped(
+    frame: DataFrame, table: DeltaTable | None, component: str, batch: int, way: str = CAST
+) -> DataFrame:
     """Rows as they are to lie in the stream of a component, with the number of their batch.
 
     Args:
         table: the stream's, None where there is none yet.
+        way: what to do about a column that the stream has in another type.
 
     Raises:
         BoltError: the stream cannot hold a column.
     """
     there = {field.name.lower(): field for field in schema_of(table).fields} if table else {}
-    columns = [_column(component, field, there.get(field.name.lower())) for field in frame.schema.fields]
+    columns = [_column(component, field, there.get(field.name.lower()), way) for field in frame.schema.fields]
     return frame.select(bound_literal(batch, "_root_id", "bigint").alias("_batch"), *columns)
 
 
@@ -85,7 +84,7 @@ def append(frame: DataFrame, store: Store, component: str, batch: int) -> None:
     commit_batch(path, files, Schema.from_json(frame.schema.toNullable().json()), component, batch)
 
 
-def _column(component: str, field: StructField, there: StructField | None) -> Column:
+def _column(component: str, field: StructField, there: StructField | None, way: str) -> Column:
     """A column under the name and in the type that the stream has for it."""
     unfit = _NOT_IN_A_NAME.intersection(field.name)
     if unfit:
@@ -95,11 +94,11 @@ def _column(component: str, field: StructField, there: StructField | None) -> Co
             component=component,
         )
     kind = field.dataType
-    if there is not None and not _fits(kind, there.dataType):
+    if there is not None and not _fits(kind, there.dataType) and not _widens(there.dataType, kind):
         if not _is_wider(there.dataType, kind):
             raise BoltError(
                 f"{component} emits {field.name} as {kind.simpleString()}, but its stream has it as "
-                f"{there.dataType.simpleString()}: cast it, or give the column a new name.",
+                f"{there.dataType.simpleString()}: {way}.",
                 component=component,
             )
         kind = there.dataType
@@ -132,7 +131,12 @@ def _is_wider(wide: DataType, kind: DataType) -> bool:
     """Whether a type holds all values of another."""
     if isinstance(wide, DecimalType) and isinstance(kind, DecimalType):
         return wide.scale >= kind.scale and wide.precision - wide.scale >= kind.precision - kind.scale
-    return wide.typeName() in _WIDER.get(kind.typeName(), ())
+    return _widens(kind, wide)
+
+
+def _widens(narrow: DataType, wide: DataType) -> bool:
+    """Whether a column of one type can become one of the other."""
+    return wide.typeName() in WIDER.get(narrow.typeName(), ())
 
 
 def _is_text(kind: DataType) -> bool:

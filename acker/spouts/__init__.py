@@ -6,9 +6,11 @@ from acker.spouts.base import (
     Committing,
     HasBacklog,
     History,
+    NamesGone,
     Range,
     ReadsFew,
     Spout,
+    TellsGone,
     check_json,
 )
 from acker.spouts.delta import DeltaSpout
@@ -22,8 +24,10 @@ __all__ = [
     "FileSpout",
     "HasBacklog",
     "History",
+    "NamesGone",
     "Range",
     "ReadsFew",
     "Spout",
+    "TellsGone",
     "check_json",
 ]

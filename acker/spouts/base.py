@@ -117,6 +117,29 @@ class ReadsFew(Protocol):
 
 
 @runtime_checkable
+class NamesGone(Protocol):
+    """A source that says of what it no longer holds where it looked for it."""
+
+    @property
+    def gone(self) -> str:
+        """Why such a message is lost: the same for all that are gone for one cause."""
+
+
+@runtime_checkable
+class TellsGone(Protocol):
+    """A source that tells, without Spark and quickly, which of a million messages it no longer holds."""
+
+    def gone_of(self, positions: pa.Table, history: History) -> Mapping[str, int] | None:
+        """Why -> how many of the messages at `positions`, each once; None where only Spark could tell.
+
+        There may be more that are gone: the reading finds out.
+
+        Raises:
+            SourceError: the source cannot be looked at.
+        """
+
+
+@runtime_checkable
 class Committing(Protocol):
     """A source that is told after each fold how far all of its messages are settled.
 

@@ -10,17 +10,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from acker.core.delta import files_of, open_table, query
+from acker.core.delta import files_of, open_table, query, query_table
 from acker.core.errors import SourceError, StoreError
 from acker.core.paths import absolute
 from acker.core.quoting import column_name, sql_name
 from acker.spark.delta import read, read_files, schema_of
 from acker.spouts.base import Backlog, History, Range, check_reserved
-from acker.spouts.delta_few import rows_by_id, rows_by_key
+from acker.spouts.delta_few import has_few_rows, rows_by_id, rows_by_key
 from acker.spouts.delta_gone import as_planned, counted, lost_rows
 from acker.spouts.delta_log import highest_row_id, oldest_commit
 from acker.spouts.delta_same import check_same, signs_of
 
+MOST_LOOKED_AT = 10_000_000  # rows of a table of which all keys are compared
 PARTITION = "0"  # a Delta table has one
 _OFFSET = "_source_offset"
 _ROW_ID = "_metadata.row_id"
@@ -131,6 +132,24 @@ class DeltaSpout:
         if found is None:
             return None
         return found.add_column(0, "_source_partition", pa.repeat(PARTITION, found.num_rows))
+
+    def gone_of(self, positions: pa.Table, history: History) -> dict[str, int] | None:
+        """See `TellsGone`. It looks where keys are positions and the table is plain and not long."""
+        table, offsets = self._same_table(history.newest), positions["source_offset"]
+        if self.key is None or not _is_plain(table) or not has_few_rows(table, MOST_LOOKED_AT):
+            return None
+        self._check_key(schema_of(table))
+        low, high = pc.min(offsets).as_py(), pc.max(offsets).as_py()
+        key = column_name(self.key)
+        there = query_table(f"SELECT {key} FROM source WHERE {key} BETWEEN {low} AND {high}", source=table)
+        keys = there.column(0).cast(pa.int64()).combine_chunks()
+        lost = len(offsets) - pc.sum(pc.is_in(offsets, value_set=keys)).as_py()
+        return {self.gone: lost} if lost else {}
+
+    @property
+    def gone(self) -> str:
+        """See `NamesGone`."""
+        return f"the row is no longer in {absolute(self.path)}"
 
     def backlog(self, history: History) -> Backlog | None:
         """See `HasBacklog`. With a key it counts rows; row ids only tell how many positions there may be."""

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import ArrowException
 
-from acker.core.delta import files_of, path_of
+from acker.core.delta import arrow_table, files_of, path_of
 from acker.spouts.delta_log import base_row_ids
 from acker.spouts.few import MOST_BYTES, MOST_FILES
 from acker.spouts.listing import open_folder
@@ -20,6 +20,12 @@ _FILES_AT_ONCE = 4
 _ROWS_AT_ONCE = 16_384  # for all rows of a file the system has to clear new memory: up to 5 times as long
 _OFFSET = "_source_offset"
 _WRITTEN_IDS = "delta.rowTracking.materializedRowIdColumnName"  # of rows that went from one file into another
+
+
+def has_few_rows(table: DeltaTable, most: int) -> bool:
+    """Whether a table's log tells that it has at most so many rows."""
+    counts = arrow_table(table.get_add_actions(flatten=True))["num_records"]
+    return counts.null_count == 0 and (pc.sum(counts).as_py() or 0) <= most
 
 
 def rows_by_key(table: DeltaTable, key: str, wanted: pa.Array, where: str) -> pa.Table | None:

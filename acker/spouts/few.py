@@ -1,5 +1,6 @@
 """Few messages of a source, read back without Spark, whose job would take longer than the read."""
 
+import zlib
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from pyarrow import ArrowException
 
 from acker.core.paths import absolute
+from acker.spouts.growing import Part
 from acker.spouts.listing import open_folder
 from acker.spouts.packing import way_of_name
 from acker.spouts.walking import SourceFile
@@ -47,10 +49,12 @@ def lines_of(folder: str, files: Mapping[str, SourceFile], positions: pa.Table) 
     try:
         system, root = open_folder(absolute(folder))
         for path, file in files.items():
-            with system.open_input_file(f"{root}/{path}") as source:
-                raw = np.frombuffer(source.read_buffer(), np.uint8)
-            if len(raw) != file.bytes:  # it has changed since
+            part = file if isinstance(file, Part) else None
+            with system.open_input_file(f"{root}/{part.at if part else path}") as source:
+                read = source.read_buffer(file.bytes if part else None)
+            if read.size != file.bytes or (part and zlib.crc32(read) != part.crc):  # it has changed since
                 return None
+            raw = np.frombuffer(read, np.uint8)
             numbers = wanted.filter(source_partition=path)["source_offset"].to_numpy()
             for number, line in _lines(raw, numbers):
                 room -= len(line)

@@ -1,11 +1,13 @@
 """A folder of files as a spout: text, JSON lines, CSV or Parquet. Position = file and line or row."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +21,8 @@ from acker.spouts.base import Backlog, Changed, History, Range
 from acker.spouts.columns import parquet_rows, undecodable
 from acker.spouts.few import LINES, lines_of
 from acker.spouts.globs import first_match, matches
+from acker.spouts.growing import GrowingFolder, Part, part_rows
+from acker.spouts.grown import Look, named, split_entries
 from acker.spouts.lines import csv_rows, json_rows, split, text_rows
 from acker.spouts.listing import IGNORED, Listing, list_folder, look_at, told
 from acker.spouts.planning import Entry, parquet_entries, text_entries
@@ -27,8 +31,8 @@ from acker.spouts.walking import SourceFile
 
 _AT_ONCE = 1_000  # new files that are looked into together
 
-_EXAMPLES = 3  # names of files that a sentence has
 
+_CHANGED = "file changed or vanished"
 _LINES_OF_TEXT = pa.schema(
     {"_source_partition": pa.string(), "_source_offset": pa.int64(), "value": pa.string()}
 )
@@ -56,6 +60,8 @@ class FileSpout:
         delimiter: the character between fields of CSV. A field that holds it, or a quote, is in double
             quotes, with its own quotes doubled. A row is one line: one whose quotes go on in the next line
             fails, as the next one does.
+        grows: whether files only grow, as logs do. What is appended to one is read when its line is whole.
+            A file that does not hold any more what was read of it has changed. Not for Parquet.
 
     Raises:
         SourceError: what is given does not fit together.
@@ -69,6 +75,7 @@ class FileSpout:
     start: str = ""
     header: bool = True
     delimiter: str = ","
+    grows: bool = False
     _broken: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)  # path -> why
 
     def __post_init__(self) -> None:
@@ -85,6 +92,8 @@ class FileSpout:
                 f"The delimiter {self.delimiter!r} cannot part fields: give one character that is neither a "
                 "quote nor an end of line."
             )
+        if self.grows and self.format == "parquet":
+            raise SourceError("Files of Parquet cannot grow: leave grows out, and write new files.")
         matches("", self.glob)
         first_match("", self.ignore)
 
@@ -97,6 +106,9 @@ class FileSpout:
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range lists files with their fingerprints and (after, upto] of lines or rows."""
+        if self.grows:
+            growing = self._look(_entries(history), history).next_files(limit)
+            return {"files": growing} if growing else None
         newest = history.newest
         files: list[dict[str, Any]] = []
         room = limit
@@ -132,11 +144,11 @@ class FileSpout:
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
         """See `Spout`."""
         files = [file for file in planned["files"] if file["upto"] > file["after"]]
-        found = look_at(self.folder, [file["path"] for file in files])
-        found = {path: file for path, file in found.items() if path not in self._broken}
-        held = [file for file in files if _is_unchanged(found, file["path"], file["mark"])]
-        gone = [file for file in files if not _is_unchanged(found, file["path"], file["mark"])]
-        rows = self._rows(spark, {file["path"]: file for file in held}, planned.get("columns"))
+        entries = {file["path"]: file for file in files}
+        there = self._held(entries, entries)
+        held = [file for file in files if file["path"] in there]
+        gone = [file for file in files if file["path"] not in there]
+        rows = self._rows(spark, there, entries, planned.get("columns"))
         ranges = _ranges(spark, held, {}).drop("_why")
         rows = rows.join(F.broadcast(ranges), "_source_partition").where(
             (F.col("_source_offset") > F.col("_after")) & (F.col("_source_offset") <= F.col("_upto"))
@@ -147,10 +159,9 @@ class FileSpout:
         lost = _ranges(spark, gone, self._broken).select(
             "_source_partition",
             F.explode(F.sequence(F.col("_after") + 1, F.col("_upto"))).alias("_source_offset"),
-            F.lit(Kind.LOST.value).alias("_kind"),
-            F.concat(F.col("_why"), F.lit(": "), F.col("_source_partition")).alias("_error"),
+            "_why",
         )
-        return rows.unionByName(lost, allowMissingColumns=True)
+        return rows.unionByName(_lost(lost), allowMissingColumns=True)
 
     def passing_over(self, partitions: Collection[str]) -> "FileSpout | None":
         """See `PassesOver`. Of Parquet files, of which a plan has read no more than their footers."""
@@ -165,8 +176,21 @@ class FileSpout:
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
         """See `Spout`."""
+        entries, wanted = _entries(history), pl.DataFrame(positions)
+        held = self._held(set(wanted["source_partition"]), entries)
+        found = self._held_rows(spark, positions, history, held)
+        partition, broken = pl.col("source_partition"), {p: _why_lost(p, self._broken) for p in self._broken}
+        why = partition.replace_strict(broken, default=_CHANGED, return_dtype=pl.String)
+        gone = wanted.filter(~partition.is_in(list(held))).select(pl.all().name.prefix("_"), _why=why)
+        if gone.is_empty():
+            return found
+        return found.unionByName(_lost(spark.createDataFrame(gone.to_arrow())), allowMissingColumns=True)
+
+    def _held_rows(
+        self, spark: SparkSession, positions: pa.Table, history: History, held: Mapping[str, SourceFile]
+    ) -> DataFrame:
+        """The messages at some positions, of files that hold what was read of them."""
         entries = _entries(history)
-        held = self._held(positions, entries)
         few = lines_of(self.folder, held, positions) if self._is_plain(held, entries) else None
         if few is not None:
             lines = spark.createDataFrame(few, LINES)
@@ -174,14 +198,15 @@ class FileSpout:
         names = {"source_partition": "_source_partition", "source_offset": "_source_offset"}
         wanted = spark.createDataFrame(positions.rename_columns(names))
         columns = self._columns(spark, history)
-        rows = self._rows(spark, {path: entries[path] for path in held}, columns and columns.jsonValue())
+        rows = self._rows(spark, held, entries, columns and columns.jsonValue())
         return rows.join(F.broadcast(wanted), ["_source_partition", "_source_offset"], "left_semi")
 
     def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
-        """See `ReadsFew`. Lines of text that are UTF-8."""
+        """See `ReadsFew`. Lines of text that are UTF-8, of files that are as they were."""
         entries, lines = _entries(history), None
-        held = self._held(positions, entries)
-        if self.format == "text" and self._is_plain(held, entries):
+        wanted = set(positions["source_partition"].to_pylist())
+        held = self._held(wanted, entries)
+        if self.format == "text" and held.keys() >= wanted and self._is_plain(held, entries):
             lines = lines_of(self.folder, held, positions)
         if lines is None:
             return None
@@ -191,12 +216,38 @@ class FileSpout:
             return None
         return found.set_column(2, "value", pc.replace_substring_regex(found["value"], "\r\\z", ""))
 
-    def _held(self, positions: pa.Table, entries: Mapping[str, Entry]) -> dict[str, SourceFile]:
-        """The files of some positions that are as they were when they were planned, by their paths."""
-        asked = set(positions["source_partition"].to_pylist()) & entries.keys() - self._broken.keys()
-        paths = sorted(path for path in asked if "why" not in entries[path])
-        found = look_at(self.folder, paths)
-        return {path: found[path] for path in paths if _is_unchanged(found, path, entries[path]["mark"])}
+    def gone_of(self, positions: pa.Table, history: History) -> Mapping[str, int]:
+        """See `TellsGone`. Of files that grow it compares the ends of what was read."""
+        counts = dict(pl.DataFrame(positions).group_by("source_partition").len().iter_rows())
+        held = self._held(counts, _entries(history), is_quick=True)
+        return {f"{_CHANGED}: {path}": count for path, count in counts.items() if path not in held}
+
+    def _held(
+        self, wanted: Iterable[str], entries: Mapping[str, Entry], is_quick: bool = False
+    ) -> dict[str, SourceFile]:
+        """Those of some files that hold what was read of them, by their names in the plans.
+
+        Args:
+            is_quick: whether of those that grow only the ends of that are compared.
+        """
+        asked = set(wanted) & entries.keys() - self._broken.keys()
+        fixed, growing = split_entries(entries[name] for name in sorted(asked) if "why" not in entries[name])
+        there = look_at(self.folder, list(fixed))
+        found = {path: there[path] for path in fixed if _is_unchanged(there, path, fixed[path]["mark"])}
+        if growing:
+            folder = GrowingFolder(self.folder)
+            listed = partial(list_folder, self.folder, self.ignore)
+            found |= folder.quickly(growing, listed()) if is_quick else folder.verified(growing, listed)
+        return found
+
+    def _look(self, entries: Mapping[str, Entry], history: History) -> Look:
+        return Look(
+            GrowingFolder(self.folder),
+            list_folder(self.folder, self.ignore),
+            entries,
+            history.newest,
+            lambda found, known: found.parted(self.glob, self.ignore, self.start, known),
+        )
 
     def _is_plain(self, held: Mapping[str, SourceFile], entries: Mapping[str, Entry]) -> bool:
         """Whether some files are lines, one a message, and are not packed unknown to their names."""
@@ -204,6 +255,8 @@ class FileSpout:
 
     def backlog(self, history: History) -> Backlog:
         """See `HasBacklog`. Of files that were begun it knows the rows, of others the bytes."""
+        if self.grows:
+            return self._look(_entries(history), history).backlog()
         found, entries = list_folder(self.folder, self.ignore), _entries(history)
         fresh, left_out = self._parted(found, entries)
         begun = [file for file in (history.newest or {"files": []})["files"] if file["upto"] < file["end"]]
@@ -222,7 +275,7 @@ class FileSpout:
         marks = {path: entry["mark"] for path, entry in entries.items() if "why" not in entry}
         differing = replace(found, files=found.differing(marks), nameless=0, others={})
         changed, _ = differing.parted(self.glob, self.ignore, self.start)
-        return Changed(len(changed), tuple(sorted(changed)[:_EXAMPLES])) if changed else None
+        return named(changed)
 
     def _parted(
         self, found: Listing, entries: Mapping[str, Entry]
@@ -264,13 +317,22 @@ class FileSpout:
     def _root(self) -> str:
         return absolute(self.folder).rstrip("/")
 
-    def _rows(self, spark: SparkSession, files: Mapping[str, Entry], columns: Any = None) -> DataFrame:
+    def _rows(
+        self,
+        spark: SparkSession,
+        held: Mapping[str, SourceFile],
+        entries: Mapping[str, Entry],
+        columns: Any = None,
+    ) -> DataFrame:
         """All messages of some files; an empty frame of the same columns where there are none.
 
         Args:
-            files: path -> what its plan says of it.
+            held: the files by their names in the plans.
+            entries: what the plans say of them.
             columns: of Parquet, as JSON.
         """
+        parts = {name: file for name, file in held.items() if isinstance(file, Part)}
+        files = {path: entries[path] for path in held if path not in parts}
         if self.format == "parquet":
             nothing = "_source_partition string, _source_offset bigint"
             nulls = {path: entry.get("nulls", ()) for path, entry in files.items()}
@@ -283,6 +345,8 @@ class FileSpout:
             whole = read_files(spark, "text", self._root, ways, {"wholetext": "true"})
         else:
             whole = spark.createDataFrame([], "_source_partition string, value string")
+        if parts:
+            whole = whole.unionByName(part_rows(spark, self._root, parts))
         if self.format == "csv" and self.schema is not None:
             names = self.message_schema(spark).names if self.header else None
             return csv_rows(whole, self.schema, names, self.delimiter)
@@ -293,12 +357,23 @@ class FileSpout:
 
 
 def _entries(history: History) -> dict[str, Entry]:
-    """What the newest plan that names a file says of it, by the file's path."""
-    return {file["path"]: file for planned in history.every() for file in planned["files"]}
+    """What the newest plan that names a file says of it, by the file's path, in the order of these plans."""
+    found: dict[str, Entry] = {}
+    for planned in history.every():
+        for file in planned["files"]:
+            found.pop(file["path"], None)
+            found[file["path"]] = file
+    return found
 
 
 def _is_unchanged(found: Mapping[str, SourceFile], path: str, mark: str | None) -> bool:
     return path in found and found[path].mark == mark
+
+
+def _lost(positions: DataFrame) -> DataFrame:
+    """Messages at positions of files that are others now or gone, with the reason in `_why`."""
+    why = F.concat(F.col("_why"), F.lit(": "), F.col("_source_partition"))
+    return positions.withColumns({"_kind": F.lit(Kind.LOST.value), "_error": why}).drop("_why")
 
 
 def _ranges(spark: SparkSession, files: list[dict[str, Any]], broken: Mapping[str, str]) -> DataFrame:
@@ -307,4 +382,4 @@ def _ranges(spark: SparkSession, files: list[dict[str, Any]], broken: Mapping[st
 
 
 def _why_lost(path: str, broken: Mapping[str, str]) -> str:
-    return f"file cannot be read, {broken[path]}" if path in broken else "file changed or vanished"
+    return f"file cannot be read, {broken[path]}" if path in broken else _CHANGED

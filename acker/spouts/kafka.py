@@ -193,6 +193,16 @@ class KafkaSpout:
             ends={str(partition): end for partition, end in ends.items()},
         )
 
+    def gone_of(self, positions: pa.Table, history: History) -> dict[str, int]:
+        """See `TellsGone`. It knows what retention has deleted, and not what was compacted away."""
+        wanted = pl.DataFrame(positions).select(name="source_partition", offset="source_offset")
+        partitions = [Partition.parse(name) for name in wanted["name"].unique().sort()]
+        self._check_topics(partitions, history.newest)
+        earliest = {str(p): first for p, first in self._cluster.earliest(partitions).items()}
+        first = pl.col("name").replace_strict(earliest, return_dtype=pl.Int64)
+        lost = wanted.filter(pl.col("offset") < first).group_by("name").len()
+        return {f"{name}: {gone(earliest[name])}": count for name, count in sorted(lost.iter_rows())}
+
     @property
     def commits(self) -> bool:
         """See `Committing`."""

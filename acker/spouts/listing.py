@@ -61,9 +61,13 @@ class Listing:
     def differing(self, marks: Mapping[str, str]) -> dict[str, SourceFile]:
         """The files that have another mark now, by their path; one that is not there is none of them."""
         nothing = SourceFile(0, 0)
-        paths = {path: self._listed(path) for path in marks}
-        now = {path: nothing if at in self.empty else self.files.get(at) for path, at in paths.items()}
-        return {path: file for path, file in now.items() if file is not None and file.mark != marks[path]}
+        found: dict[str, SourceFile] = {}
+        for path, mark in marks.items():
+            at = self._listed(path) if self.aliases else path
+            file = self.files.get(at, nothing if at in self.empty else None)
+            if file is not None and file.mark != mark:
+                found[path] = file
+        return found
 
     def parted(
         self, glob: str, ignore: tuple[str, ...], start: str = "", known: Set[str] = frozenset()

@@ -56,7 +56,7 @@ _FOREIGN = (
 _ANY_MAGIC = re.compile(b"|".join(magic.pattern for magic, _ in (*_MAGIC, *_FOREIGN)), re.DOTALL)
 _ENDINGS = (*_BY_ENDING, *_OTHER_ENDINGS, ".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
 _LARGEST_BLOCK = 1 << 26  # of Hadoop's codecs, as they write each block's two lengths before it
-_HEAD_BYTES = 512
+HEAD_BYTES = 512
 _AT_ONCE = 16
 _BLOCK_BYTES = 1 << 20
 _TORN = "it ends before what is packed does"
@@ -128,9 +128,9 @@ def _unpacked(way: str, head: bytes) -> bytes:
     """The first bytes of what is packed, as far as the head has them."""
     try:
         if way == "gzip":
-            return zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
+            return zlib.decompressobj(31).decompress(head, HEAD_BYTES)
         if way == "zstd":
-            return bytes(pa.CompressedInputStream(pa.BufferReader(head), "zstd").read(_HEAD_BYTES // 2))
+            return bytes(pa.CompressedInputStream(pa.BufferReader(head), "zstd").read(HEAD_BYTES // 2))
     except (zlib.error, ArrowException, OSError):
         pass  # the job that counts the lines tells
     return b""
@@ -151,9 +151,9 @@ def packings(folder: str, paths: Sequence[str]) -> dict[str, Packing]:
         try:
             if isinstance(system, fs.LocalFileSystem):
                 with open(f"{root}/{path}", "rb", buffering=0) as file:
-                    return file.read(_HEAD_BYTES)
+                    return file.read(HEAD_BYTES)
             with system.open_input_file(f"{root}/{path}") as source:
-                return bytes(source.read(_HEAD_BYTES))
+                return bytes(source.read(HEAD_BYTES))
         except (ArrowException, OSError) as error:
             return error
 

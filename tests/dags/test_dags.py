@@ -192,8 +192,12 @@ params = {
     "[a](http://elsewhere)": "[b](http://elsewhere)",
     "<img src=x>": "x",
 }
+class Select:
+    def xcom_pull(self, task_ids, key):
+        return {("select", "gone"): 1200}[task_ids, key]
+
 body = dag.get_task("approve").body
-print("RESULT" + json.dumps(dag.get_template_env().from_string(body).render(params=params)))
+print("RESULT" + json.dumps(dag.get_template_env().from_string(body).render(params=params, ti=Select())))
 """
 
 
@@ -245,9 +249,12 @@ def test_a_topology_is_run_by_its_own_schedule_and_in_one_task_where_it_says_so(
 
 
 @pytest.mark.extended
-def test_what_is_filled_into_the_form_is_no_markdown_for_who_approves_it(tmp_path):
-    body = run_with_dags(RENDER, tmp_path, "branches:topology")
-    assert body.split("\n\n")[0].splitlines() == [
+def test_who_approves_a_replay_is_told_what_is_gone_and_what_was_filled_in_is_no_markdown(
+    tmp_path,
+):
+    gone, chosen, _ = run_with_dags(RENDER, tmp_path, "branches:topology").split("\n\n")
+    assert gone.startswith("1,200 of them are gone from their source and would be lost")
+    assert chosen.splitlines() == [
         "",
         "- `states`: `acked`",
         "- `why`: `` ![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }} ``",

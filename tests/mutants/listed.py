@@ -604,6 +604,46 @@ MUTANTS = (
         ("tests/spark/test_storm.py::test_retry_service_passes_over_what_retention_deleted",),
     ),
     Mutant(
+        "a table that was made anew is read as the one before it",
+        "acker/spouts/delta_same.py",
+        "and not _goes_on(table, planned, by_key)",
+        "and False",
+        (
+            "tests/spark/test_table_made_anew.py::"
+            "test_a_table_that_was_dropped_and_made_anew_is_refused_by_all_that_looks_at_it[(1, 2, 3)]",
+        ),
+    ),
+    Mutant(
+        "a file that changed after it was read is told by nobody",
+        "acker/spouts/listing.py",
+        "if file is not None and file.mark != mark:",
+        "if False:",
+        (
+            "tests/unit/test_backlog.py::"
+            "test_a_file_that_changed_since_it_was_read_is_told_and_one_that_vanished_is_not[appended]",
+        ),
+    ),
+    Mutant(
+        "lines of a growing file are read whatever it held before them",
+        "acker/spouts/growing.py",
+        'return None if left or crc != entry["crc"] else',
+        "return None if left else",
+        (
+            "tests/spark/test_growing_files.py::"
+            "test_a_planned_part_of_a_file_that_was_rewritten_is_lost_and_so_is_its_replay",
+        ),
+    ),
+    Mutant(
+        "a growing file is taken for another that has its path",
+        "acker/spouts/growing.py",
+        'return bool(file.size() >= entry["bytes"] and _ends(file, entry["bytes"]) == entry["ends"])',
+        "return True",
+        (
+            "tests/unit/test_growing.py::"
+            "test_rotated_files_keep_their_names_in_the_plans_and_no_line_is_read_twice",
+        ),
+    ),
+    Mutant(
         "a row that went into another file is given the row id of its place there",
         "acker/spouts/delta_few.py",
         "return pc.coalesce(written, counted)",

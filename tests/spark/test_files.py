@@ -180,7 +180,8 @@ def test_columns_are_those_of_all_parquet_files_whatever_share_a_batch(place, sp
     assert everything(spark, spout, *columns, limit=1)[0] == whole
     planned = spout.next_range(spark, after(), 1_000)
     wanted = positions(*((name, 1) for name in files))
-    assert messages(spout.read_positions(spark, wanted, after(planned)), *columns) == whole
+    again = spout.read_positions(spark, wanted, after(planned))
+    assert messages(again.where("_kind IS NULL"), *columns) == whole
 
 
 def test_a_column_of_a_later_batch_is_published_and_a_type_that_does_not_fit_stops_nothing(place, spark):

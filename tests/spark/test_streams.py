@@ -8,11 +8,12 @@ import polars as pl
 import pytest
 from pyspark.sql import functions as F
 
-from acker.core.delta import files_of, query
+from acker.core.delta import files_of, path_of, query
 from acker.core.errors import BoltError
+from acker.core.schemas import STREAM_PROPERTIES, properties_at
 from acker.core.snapshot import Snapshot
 from acker.core.store import Store
-from acker.core.streams import rows_by_batch
+from acker.core.streams import all_tuples, rows_by_batch
 from acker.spark.streams import append, rows, stamped
 
 REPORT = "_root_id bigint, _kind string, _error string"
@@ -104,10 +105,29 @@ def test_a_narrower_type_is_cast_and_a_name_is_written_as_the_stream_has_it(writ
     assert names == ["_batch", "_root_id", "_kind", "_error", "id", "n"]
 
 
+def test_a_column_gets_a_wider_type_and_what_was_there_before_is_read_in_it(write, read, store):
+    write(1, "id int, b tinyint, f float, s struct<a:int>", (1, 1, 0.5, (1,)))
+    write(2, "id bigint, b smallint, f double, more int", (2**40, 300, 0.1, 7))
+    write(3, "id int, b bigint", (3, 2**50))
+    nothing = (None, None)
+    assert [tuple(row) for row in read(1, 2, 3)] == [
+        (1, 1, 0.5, (1,), None),
+        (2**40, 300, 0.1, None, 7),
+        (3, 2**50, *nothing, None),
+    ]
+    table = store.require("streams/typed")
+    assert [row["id"] for row in query("SELECT id FROM t ORDER BY id", t=table)] == [1, 3, 2**40]
+    kept = all_tuples("typed", table, pl.Schema({"id": pl.Int64(), "f": pl.Float64()}))
+    assert kept.select("id", "f").sort("id").collect().rows() == [(1, 0.5), (3, None), (2**40, 0.1)]
+    assert rows_by_batch(Snapshot(store), "typed") == {1: 1, 2: 1, 3: 1}
+    assert table.metadata().configuration == properties_at(path_of(table), STREAM_PROPERTIES)
+
+
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        ("id bigint", "typed emits id as bigint, but its stream has it as int"),
+        ("id decimal(20,0)", "typed emits id as decimal(20,0), but its stream has it as int"),
+        ("id double", "typed emits id as double, but its stream has it as int"),
         ("id string", "typed emits id as string, but its stream has it as int"),
         ("id int, s struct<a:string>", "typed emits s as struct<a:string>, but its stream has it as"),
         ("id int, v void", "typed emits a column of type void, which streams cannot hold"),
