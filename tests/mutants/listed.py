@@ -812,9 +812,9 @@ MUTANTS = (
     ),
     Mutant(
         "a rule that raises for a row stops its spout",
-        "acker/components/judged.py",
-        "    return {**bad, **found}\n",
-        "    raise cause\n",
+        "acker/components/spout.py",
+        "        return {**bad, **found_in(self, work, messages, self._checked, error)}\n",
+        "        raise error\n",
         (f"{RULES}test_a_rule_that_raises_for_a_row_of_a_spout_or_a_rich_bolt_fails_its_message[spout]",),
     ),
     Mutant(
