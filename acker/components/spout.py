@@ -1,5 +1,6 @@
 """Spouts at work: a batch's messages from the source, each with the root of its attempt."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -27,7 +28,7 @@ from acker.journal.replays import messages_of, positions_of
 from acker.spark.columns import root_id
 from acker.spark.streams import user_columns
 from acker.spouts import History, ReadsFew, Spout
-from acker.spouts.base import PassesOver
+from acker.spouts.base import REPORTED, PassesOver, check_reserved
 from acker.spouts.few import MOST_MESSAGES
 
 GONE = "the source no longer holds this message"
@@ -92,8 +93,9 @@ class SpoutComponent(Component):
         """See `Component`."""
         planned = work.batch.input
         if isinstance(planned, SourceRange):
-            read = self.source.read_range(work.spark, planned.described)
-            found = read.withColumns({"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")})
+            own = {"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")}
+            found = self.source.read_range(work.spark, planned.described).withColumns(own)
+            self._check_names(set(found.columns) - set(own))
         else:
             found = self._replayed(work)
         columns = user_columns(found)
@@ -147,10 +149,16 @@ class SpoutComponent(Component):
         emissions = emissions.with_columns(root_ids(work.topology, self.name, work.batch.number, emissions))
         return _as_in_stream(emissions, read, work.batch.number, columns)
 
+    def _check_names(self, columns: Iterable[str]) -> None:
+        """Refuse columns that a source returns and no stream would have, since they look like our own."""
+        check_reserved(f"Spout {self.name}", set(columns) - REPORTED)
+
     def _replayed(self, work: Work) -> DataFrame:
         """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
         wanted = messages_of(work.journal.store, work.batch)
-        read = self.source.read_positions(work.spark, positions_of(wanted), history(work.journal, self.name))
+        known = history(work.journal, self.name)
+        read = self.source.read_positions(work.spark, positions_of(wanted), known)
+        self._check_names(read.columns)
         named = _with_late(work, wanted).select(pl.all().name.prefix("_"))
         asked = work.spark.createDataFrame(named.to_arrow())
         found = read.withColumn("_found", F.lit(True))
