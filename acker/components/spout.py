@@ -1,5 +1,6 @@
 """Spouts at work: a batch's messages from the source, each with the root of its attempt."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -29,7 +30,7 @@ from acker.journal.replays import messages_of, positions_of
 from acker.spark.columns import root_id
 from acker.spark.streams import user_columns
 from acker.spouts import History, NamesGone, ReadsFew, Spout
-from acker.spouts.base import PassesOver
+from acker.spouts.base import REPORTED, PassesOver, check_reserved
 from acker.spouts.few import MOST_MESSAGES
 
 GONE = "the source no longer holds this message"
@@ -110,8 +111,9 @@ class SpoutComponent(Component):
         """The batch's messages as its source has them, with the roots of their attempts."""
         planned = work.batch.input
         if isinstance(planned, SourceRange):
-            read = self.source.read_range(work.spark, planned.described)
-            found = read.withColumns({"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")})
+            own = {"_attempt": F.lit(1), "_replaces": F.lit(None).cast("bigint")}
+            found = self.source.read_range(work.spark, planned.described).withColumns(own)
+            self._check_names(set(found.columns) - set(own))
         else:
             found = self._replayed(work)
         root = root_id(work.topology, self.name, work.batch.number, F.col("_attempt"))
@@ -172,10 +174,16 @@ class SpoutComponent(Component):
     def _gone(self) -> str:
         return self.source.gone if isinstance(self.source, NamesGone) else GONE
 
+    def _check_names(self, columns: Iterable[str]) -> None:
+        """Refuse columns that a source returns and no stream would have, since they look like our own."""
+        check_reserved(f"Spout {self.name}", set(columns) - REPORTED)
+
     def _replayed(self, work: Work) -> DataFrame:
         """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
         wanted = messages_of(work.journal.store, work.batch)
-        read = self.source.read_positions(work.spark, positions_of(wanted), history(work.journal, self.name))
+        known = history(work.journal, self.name)
+        read = self.source.read_positions(work.spark, positions_of(wanted), known)
+        self._check_names(read.columns)
         named = _with_late(work, wanted).select(pl.all().name.prefix("_"))
         asked = work.spark.createDataFrame(named.to_arrow())
         found = read.withColumn("_found", F.lit(True))

@@ -12,6 +12,8 @@ from pyspark.sql.types import StructType
 
 from acker.core.errors import SourceError
 
+REPORTED = frozenset({"_source_partition", "_source_offset", "_kind", "_error"})  # by a spout; see `Spout`
+
 Range = Any  # a spout's own description of the messages of one batch: any JSON value but null
 
 
@@ -175,10 +177,11 @@ def check_reserved(place: str, columns: Iterable[str]) -> None:
     Raises:
         SourceError: naming them.
     """
-    reserved = [column for column in columns if column.startswith("_")]
+    reserved = sorted(column for column in columns if column.startswith("_"))
     if reserved:
         raise SourceError(
-            f"{place} has columns {', '.join(reserved)}; names that begin with an underscore are reserved."
+            f"{place} has columns {', '.join(reserved)}; names that begin with an underscore are reserved: "
+            "rename them."
         )
 
 

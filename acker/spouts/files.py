@@ -1,7 +1,7 @@
 """A folder of files as a spout: text, JSON lines, CSV or Parquet. Position = file and line or row."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -19,12 +19,15 @@ from acker.core.events import Kind
 from acker.core.paths import absolute
 from acker.spouts.base import Backlog, Changed, History, Range
 from acker.spouts.columns import parquet_rows, undecodable
+from acker.spouts.csv_fields import CsvFields
 from acker.spouts.few import LINES, lines_of
 from acker.spouts.globs import first_match, matches
 from acker.spouts.growing import GrowingFolder, Part, part_rows
 from acker.spouts.grown import Look, named, split_entries
-from acker.spouts.lines import csv_rows, json_rows, split, text_rows
+from acker.spouts.json_objects import JsonObjects
+from acker.spouts.lines import csv_lines, csv_rows, json_rows, split, text_rows
 from acker.spouts.listing import IGNORED, Listing, list_folder, look_at, told
+from acker.spouts.parsing import columns_of, fields_of, zone_of
 from acker.spouts.planning import Entry, parquet_entries, text_entries
 from acker.spouts.reading import read_files
 from acker.spouts.walking import SourceFile
@@ -33,6 +36,8 @@ _AT_ONCE = 1_000  # new files that are looked into together
 
 
 _CHANGED = "file changed or vanished"
+Wanted = Callable[[DataFrame], DataFrame]
+
 _LINES_OF_TEXT = pa.schema(
     {"_source_partition": pa.string(), "_source_offset": pa.int64(), "value": pa.string()}
 )
@@ -102,7 +107,7 @@ class FileSpout:
         if self.format == "parquet":
             taken, _ = list_folder(self.folder, self.ignore).parted(self.glob, self.ignore, self.start)
             return parquet_entries(spark, self.folder, dict(islice(taken.items(), _AT_ONCE)), None)[1]
-        return spark.createDataFrame([], self.schema or "value string").schema
+        return columns_of(spark, self.schema or "value string")
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range lists files with their fingerprints and (after, upto] of lines or rows."""
@@ -120,6 +125,8 @@ class FileSpout:
                     return self._range(files, self._columns(spark, history))
                 room -= upto - last["upto"]
         fresh = list(self._unread(history).items())
+        if fresh and self.schema is not None:
+            columns_of(spark, self.schema)  # which may have to be refused, before anything is read
         columns = self._columns(spark, history)
         # Looked into in slices, so that a huge folder is not counted whole before its first batch.
         for start in range(0, len(fresh), _AT_ONCE):
@@ -148,12 +155,15 @@ class FileSpout:
         there = self._held(entries, entries)
         held = [file for file in files if file["path"] in there]
         gone = [file for file in files if file["path"] not in there]
-        rows = self._rows(spark, there, entries, planned.get("columns"))
-        ranges = _ranges(spark, held, {}).drop("_why")
-        rows = rows.join(F.broadcast(ranges), "_source_partition").where(
-            (F.col("_source_offset") > F.col("_after")) & (F.col("_source_offset") <= F.col("_upto"))
+        ranges = F.broadcast(_ranges(spark, held, {}).drop("_why"))
+        within = (F.col("_source_offset") > F.col("_after")) & (F.col("_source_offset") <= F.col("_upto"))
+        rows = self._rows(
+            spark,
+            there,
+            entries,
+            lambda lines: lines.join(ranges, "_source_partition").where(within).drop("_after", "_upto"),
+            planned.get("columns"),
         )
-        rows = rows.drop("_after", "_upto")
         if not gone:
             return rows
         lost = _ranges(spark, gone, self._broken).select(
@@ -194,12 +204,18 @@ class FileSpout:
         few = lines_of(self.folder, held, positions) if self._is_plain(held, entries) else None
         if few is not None:
             lines = spark.createDataFrame(few, LINES)
-            return self._of_lines(lines.withColumn("value", F.col("value").cast("string")))
+            return self._messages(spark, lines.withColumn("value", F.col("value").cast("string")))
         names = {"source_partition": "_source_partition", "source_offset": "_source_offset"}
-        wanted = spark.createDataFrame(positions.rename_columns(names))
+        wanted = F.broadcast(spark.createDataFrame(positions.rename_columns(names)))
+        keys = ["_source_partition", "_source_offset"]
         columns = self._columns(spark, history)
-        rows = self._rows(spark, held, entries, columns and columns.jsonValue())
-        return rows.join(F.broadcast(wanted), ["_source_partition", "_source_offset"], "left_semi")
+        return self._rows(
+            spark,
+            held,
+            entries,
+            lambda lines: lines.join(wanted, keys, "left_semi"),
+            columns and columns.jsonValue(),
+        )
 
     def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
         """See `ReadsFew`. Lines of text that are UTF-8, of files that are as they were."""
@@ -322,13 +338,15 @@ class FileSpout:
         spark: SparkSession,
         held: Mapping[str, SourceFile],
         entries: Mapping[str, Entry],
+        wanted: Wanted = lambda rows: rows,
         columns: Any = None,
     ) -> DataFrame:
-        """All messages of some files; an empty frame of the same columns where there are none.
+        """Messages of some files; an empty frame of the same columns where there are none.
 
         Args:
             held: the files by their names in the plans.
             entries: what the plans say of them.
+            wanted: chooses among lines, before they are read as rows, or among rows of Parquet.
             columns: of Parquet, as JSON.
         """
         parts = {name: file for name, file in held.items() if isinstance(file, Part)}
@@ -339,7 +357,7 @@ class FileSpout:
             if not files:
                 return spark.createDataFrame([], nothing)
             schema = StructType.fromJson(columns) if columns else self._own_columns(spark, files)
-            return parquet_rows(spark, self._root, nulls, schema)
+            return wanted(parquet_rows(spark, self._root, nulls, schema))
         ways = {path: entry.get("packed", "") for path, entry in files.items()}
         if files:
             whole = read_files(spark, "text", self._root, ways, {"wholetext": "true"})
@@ -347,13 +365,18 @@ class FileSpout:
             whole = spark.createDataFrame([], "_source_partition string, value string")
         if parts:
             whole = whole.unionByName(part_rows(spark, self._root, parts))
-        if self.format == "csv" and self.schema is not None:
-            names = self.message_schema(spark).names if self.header else None
-            return csv_rows(whole, self.schema, names, self.delimiter)
-        return self._of_lines(split(whole))
+        lines = csv_lines(whole) if self.format == "csv" else split(whole)
+        return self._messages(spark, wanted(lines))
 
-    def _of_lines(self, lines: DataFrame) -> DataFrame:
-        return text_rows(lines) if self.schema is None else json_rows(lines, self.schema)
+    def _messages(self, spark: SparkSession, lines: DataFrame) -> DataFrame:
+        if self.schema is None:
+            return text_rows(lines)
+        columns = self.message_schema(spark)
+        zone = zone_of(spark, columns)
+        if self.format == "csv":
+            fields = fields_of(columns, nested=False)
+            return csv_rows(lines, CsvFields(fields, zone, self.delimiter), self.header)
+        return json_rows(lines, JsonObjects(fields_of(columns, nested=True), zone))
 
 
 def _entries(history: History) -> dict[str, Entry]:

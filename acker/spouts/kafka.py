@@ -329,15 +329,15 @@ class KafkaSpout:
         return (self.topics,) if isinstance(self.topics, str) else self.topics
 
     def _parsed(self, records: DataFrame, scheme: Scheme) -> DataFrame:
-        fields, error = scheme.parsed(records)
-        made = records.withColumns({"_fields": fields, "_error": error})
+        needed = ["topic", "partition", "offset", "missing", "key", "value"]
+        made = scheme.parsed(records if self.metadata else records.select(needed))
         return made.select(
             F.concat_ws("-", "topic", "partition").alias("_source_partition"),
             F.col("offset").alias("_source_offset"),
             F.when(F.col("missing").isNotNull(), Kind.LOST.value)
-            .when(F.col("_error").isNotNull(), Kind.REJECT.value)
+            .when(F.col("_why").isNotNull(), Kind.REJECT.value)
             .alias("_kind"),
-            F.coalesce("missing", "_error").alias("_error"),
+            F.coalesce("missing", "_why").alias("_error"),
             "_fields.*",
             *(_metadata() if self.metadata else ()),
         )

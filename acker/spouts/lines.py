@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 from acker.core.events import Kind
 from acker.spark.reasons import shown
+from acker.spouts.csv_fields import CsvFields
+from acker.spouts.parsing import Parser, parsed
 
-_CORRUPT = "_corrupt"
 _SHOWN = 200  # characters of a line that a reason shows
 _OPEN = "\0"  # marks an end of line that is within quotes
 _BYTE_ORDER_MARK = "\ufeff"
@@ -53,38 +54,57 @@ def text_rows(lines: DataFrame) -> DataFrame:
     )
 
 
-def json_rows(lines: DataFrame, schema: str) -> DataFrame:
-    """A message for each line that is not blank: the columns of its JSON object.
+def json_rows(lines: DataFrame, parser: Parser) -> DataFrame:
+    """A message for each line that is not blank: the fields of its JSON object.
 
     Args:
         lines: as `split` gives them.
-        schema: DDL of the objects.
     """
-    parsed = F.from_json("value", f"{schema}, {_CORRUPT} string", {"columnNameOfCorruptRecord": _CORRUPT})
-    return _parsed(text_rows(lines), parsed, "JSON")
+    return _parsed(text_rows(lines), parser, blank=" \t\r")
 
 
-def csv_rows(whole: DataFrame, schema: str, header: list[str] | None, delimiter: str) -> DataFrame:
+def csv_lines(whole: DataFrame) -> DataFrame:
+    """The lines of files of CSV as `split` gives them, with `_header`, the first line of each file.
+
+    A line that a quoted field goes across has marks, which `csv_rows` looks for.
+    """
+    text = F.ltrim(F.col("value"), F.lit(_BYTE_ORDER_MARK))
+    first = F.element_at(F.split(text, "\r?\n", 2), 1)
+    return split(whole.withColumns({"value": text, "_header": first}), _with_open_quotes)
+
+
+def csv_rows(lines: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
     """A message for each line that is neither blank nor the header: the fields of its row.
 
     Args:
-        whole: as of `split`.
-        schema: DDL of the fields, in their order.
-        header: the names that the first line of each file must have; None where it is a row.
-        delimiter: what is between fields.
+        lines: as `csv_lines` gives them.
+        header: whether the first line of each file must have the names of the fields. If it has others, or
+            is a row, all lines of the file fail, as it does itself.
     """
-    text = F.ltrim(F.col("value"), F.lit(_BYTE_ORDER_MARK))
-    first = F.regexp_replace(F.element_at(F.split(text, "\r?\n", 2), 1), '"', "")
-    rows = text_rows(split(whole.withColumns({"value": text, "_header": first}), _with_open_quotes))
-    if header is not None:
-        expected = delimiter.join(header)
+    rows = text_rows(lines)
+    if header:
+        names = [field.name for field in parser.fields]
+        expected = parser.delimiter.join(names)
         why = F.concat(F.lit(f"the header is not {expected} but "), shown(F.col("_header"), _SHOWN))
-        is_other = F.lower("_header") != expected.lower()
-        rows = _failed(rows.where(F.col("_source_offset") > 1), is_other, why)
+        is_header = F.rlike("_header", F.lit(_header(names, parser.delimiter)))
+        rows = _failed(rows.where((F.col("_source_offset") > 1) | ~is_header), F.when(~is_header, why))
     line = shown(F.replace("value", F.lit(_OPEN), F.lit("")), _SHOWN)
-    rows = _failed(rows, F.contains("value", F.lit(_OPEN)), F.concat(F.lit(_BROKEN), line))
-    options = {"columnNameOfCorruptRecord": _CORRUPT, "sep": delimiter, "quote": '"', "escape": '"'}
-    return _parsed(rows, F.from_csv("value", f"{schema}, {_CORRUPT} string", options), "CSV")
+    rows = _failed(rows, F.when(F.contains("value", F.lit(_OPEN)), F.concat(F.lit(_BROKEN), line)))
+    return _parsed(rows.drop("_header"), parser, blank="" if parser.delimiter == " " else " ")
+
+
+def _header(names: list[str], delimiter: str) -> str:
+    """A regular expression of Java's for a line of names, each in quotes or not, in upper or lower case."""
+    parts = []
+    for name in names:
+        quoted = '"' + name.replace('"', '""') + '"'
+        plain = [] if set(name) & {delimiter, '"'} else [name]
+        parts.append("(?:" + "|".join(map(_literal, (*plain, quoted))) + ")")
+    return "(?iu)\\A" + _literal(delimiter).join(parts) + "\\z"
+
+
+def _literal(text: str) -> str:
+    return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"
 
 
 def _with_open_quotes(text: Column) -> Column:
@@ -102,17 +122,23 @@ def _with_open_quotes(text: Column) -> Column:
     return F.concat(F.array_join(parts, '"'), at_end)
 
 
-def _parsed(rows: DataFrame, parsed: Column, form: str) -> DataFrame:
-    """Messages with the fields of `parsed`, of which a further one holds a line that does not parse."""
-    rows = rows.where(F.trim("value") != "").withColumn("parsed", parsed)
-    why = F.concat(F.lit(f"not valid {form} for the schema: "), shown(F.col("value"), _SHOWN))
-    rows = _failed(rows, F.col(f"parsed.{_CORRUPT}").isNotNull(), why)
-    return rows.select("_source_partition", "_source_offset", "_kind", "_error", "parsed.*").drop(_CORRUPT)
+def _parsed(rows: DataFrame, parser: Parser, blank: str) -> DataFrame:
+    """Messages with the fields of their lines.
+
+    Args:
+        blank: characters of which a line consists that is none.
+    """
+    rows = rows.where(F.trim("value", F.lit(blank)) != "" if blank else F.col("value") != "")
+    text = F.when(F.col("_error").isNull(), F.col("value")).alias("value")
+    made = parsed(rows.select("_source_partition", "_source_offset", "_error", text), parser)
+    why = F.coalesce("_error", "_why")
+    kind = F.when(why.isNotNull(), Kind.FAIL.value).alias("_kind")
+    return made.select("_source_partition", "_source_offset", kind, why.alias("_error"), "_fields.*")
 
 
-def _failed(rows: DataFrame, bad: Column, why: Column) -> DataFrame:
-    """The messages, of which those that are bad fail, unless they failed before."""
-    newly = F.col("_kind").isNull() & bad
+def _failed(rows: DataFrame, why: Column) -> DataFrame:
+    """The messages, of which those fail for which there is a reason, unless they failed before."""
+    newly = F.col("_kind").isNull() & why.isNotNull()
     return rows.withColumns(
         {
             "_kind": F.when(newly, Kind.FAIL.value).otherwise(F.col("_kind")),

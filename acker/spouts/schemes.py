@@ -10,23 +10,28 @@ from pyspark.sql.avro.functions import from_avro
 
 from acker.core.errors import SourceError
 from acker.kafka.registry import NoSuchSchema, Registry
-from acker.spark.reasons import shown
+from acker.spouts.base import check_reserved
+from acker.spouts.json_objects import JsonObjects
+from acker.spouts.parsing import columns_of, fields_of, parsed, zone_of
 
-_CORRUPT = "_corrupt"
-_SHOWN = 200  # characters of a value that a reason shows
 _SHOWN_BYTES = 40
 _FRAME_BYTES = 5  # before a value that names its schema: a zero and the schema's number
 _ALL = 2**31 - 1
+_MARK = bytes.fromhex("c3f1a96e5d0b47828e16fa3b90d2745c")  # behind a value, so that its end is seen
 _MOST_SCHEMAS = 100  # for which the registry is asked in a batch: bytes that are no number could be any
 
 
 class Scheme(Protocol):
     """What a record is as a message."""
 
-    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
-        """A struct of the columns, and why the record cannot be read, null where it can.
+    def parsed(self, records: DataFrame) -> DataFrame:
+        """The records, with `_fields`, a struct of the columns, and `_why` one cannot be read, or null.
 
-        Both of the columns `key` and `value` of the records, which are binary.
+        Args:
+            records: with `key` and `value`, which are binary, and columns that stay.
+
+        Raises:
+            SourceError: the scheme has columns that no spout can have.
         """
 
 
@@ -36,9 +41,9 @@ class Bytes:
 
     name: str = "value"
 
-    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame) -> DataFrame:
         """See `Scheme`."""
-        return F.struct(F.col("value").alias(self.name)), F.lit(None).cast("string")
+        return _with(records, F.struct(F.col("value").alias(self.name)), F.lit(None).cast("string"))
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,10 @@ class Text:
 
     name: str = "value"
 
-    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame) -> DataFrame:
         """See `Scheme`."""
         text, error = _text("value")
-        return F.struct(text.alias(self.name)), error
+        return _with(records, F.struct(text.alias(self.name)), error)
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,11 @@ class KeyValue:
     key: str = "key"
     value: str = "value"
 
-    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame) -> DataFrame:
         """See `Scheme`."""
         (key, bad_key), (value, bad_value) = _text("key"), _text("value")
-        return F.struct(key.alias(self.key), value.alias(self.value)), F.coalesce(bad_key, bad_value)
+        pair = F.struct(key.alias(self.key), value.alias(self.value))
+        return _with(records, pair, F.coalesce(bad_key, bad_value))
 
 
 @dataclass(frozen=True)
@@ -76,17 +82,14 @@ class Json:
 
     schema: str
 
-    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame) -> DataFrame:
         """See `Scheme`."""
+        spark = records.sparkSession
+        columns = columns_of(spark, self.schema)
+        parser = JsonObjects(fields_of(columns, nested=True), zone_of(spark, columns))
         text, error = _text("value")
-        options = {"columnNameOfCorruptRecord": _CORRUPT}
-        whole = F.from_json(text, f"{self.schema}, {_CORRUPT} string", options)
-        names = records.sparkSession.createDataFrame([], self.schema).schema.names
-        bad = F.when(
-            text.isNotNull() & (whole.isNull() | whole[_CORRUPT].isNotNull()),
-            F.concat(F.lit("not valid JSON for the schema: "), shown(text, _SHOWN)),
-        )
-        return F.struct(*(whole[name].alias(name) for name in names)), F.coalesce(error, bad)
+        texts = records.withColumns({"value": F.when(error.isNull(), text), "_bad": error})
+        return parsed(texts, parser).withColumn("_why", F.coalesce("_bad", "_why")).drop("_bad")
 
 
 @dataclass(frozen=True)
@@ -116,11 +119,12 @@ class Avro:
             kind = None
         if kind != "record":
             raise SourceError("The schema of Avro is no record as JSON: its fields are to be the columns.")
+        check_reserved("The schema of Avro", [field["name"] for field in json.loads(self.schema)["fields"]])
 
-    def parsed(self, records: DataFrame) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame) -> DataFrame:
         """See `Scheme`. With a registry the records are read once more, for the schemas that they name."""
         if self.registry is None and self.connection is None:
-            return self._plain(F.col("value"))
+            return _with(records, *self._plain(F.col("value")))
         number = F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("bigint")
         framed = F.col("value").startswith(F.lit(b"\x00")) & (F.octet_length("value") >= _FRAME_BYTES)
         counted = records.where(framed).groupBy(number.alias("number")).count()
@@ -137,26 +141,35 @@ class Avro:
             is_it = number == row["number"]
             whole, bad = whole.when(is_it, found), bad.when(is_it, wrong)
         left = F.concat(F.lit("the batch names too many schemas to look up "), number.cast("string"))
-        return whole.otherwise(nothing), F.when(F.col("value").isNotNull(), bad.otherwise(left))
+        why = F.when(F.col("value").isNotNull(), bad.otherwise(left))
+        return _with(records, whole.otherwise(nothing), why)
 
     def _registry(self) -> Registry:
         return Registry(self.registry) if self.registry is not None else Registry.named(str(self.connection))
 
     def _plain(self, value: Column, writer: str | None = None) -> tuple[Column, Column]:
         options = {"mode": "PERMISSIVE", "avroSchema": _within(self.schema)}
-        datum = from_avro(value, _within(writer or self.schema), options)["datum"]
+        marked = F.concat(value, F.lit(_MARK))
+        whole = from_avro(marked, _within(writer or self.schema), options)
+        datum = F.when(whole["mark"] == F.lit(_MARK), whole["datum"])
         why = F.concat(F.lit("not valid Avro for the schema: "), F.hex(F.substring(value, 1, _SHOWN_BYTES)))
         return datum, F.when(value.isNotNull() & datum.isNull(), why)
 
 
 def _within(schema: str) -> str:
-    """A record with one field, whose bytes are those of the field.
+    """A record with two fields: the one whose bytes are those of the field, and the mark that ends them.
 
     Spark makes a value that it cannot read a record of nulls, which it may be as well. Its only field is
-    then null, which a value of the field never is.
+    then null, which a value of the field never is. And it leaves bytes behind a value unread; then the mark
+    is not where it should be.
     """
-    fields = [{"name": "datum", "type": json.loads(schema)}]
+    mark = {"type": "fixed", "name": "_mark", "size": len(_MARK)}
+    fields = [{"name": "datum", "type": json.loads(schema)}, {"name": "mark", "type": mark}]
     return json.dumps({"type": "record", "name": "_within", "fields": fields})
+
+
+def _with(records: DataFrame, fields: Column, why: Column) -> DataFrame:
+    return records.withColumns({"_fields": fields, "_why": why})
 
 
 def _text(name: str) -> tuple[Column, Column]:

@@ -31,7 +31,7 @@ def read(spark, broker, records, scheme, **more):
 def test_records_of_one_schema_are_columns_and_what_is_none_is_failed_for_good(broker, topic, spark):
     one = topic()
     huge = b"\x02\x02\xfc\xff\xff\xff\x0f"  # a text of 2 GB, which is not there
-    one.add(TEA, b"\x04\x00", b"\x02", huge, None)
+    one.add(TEA, b"\x04\x00", b"\x02", huge, None, TEA + b"\x00")
     bad = "not valid Avro for the schema: "
     assert read(spark, broker, one, Avro(ORDER), tombstones=True) == [
         (None, None, 1, "tea"),
@@ -39,6 +39,7 @@ def test_records_of_one_schema_are_columns_and_what_is_none_is_failed_for_good(b
         ("reject", f"{bad}02", None, None),
         ("reject", f"{bad}{huge.hex().upper()}", None, None),
         (None, None, None, None),
+        ("reject", f"{bad}{TEA.hex().upper()}00", None, None),  # a byte is left over
     ]
 
 

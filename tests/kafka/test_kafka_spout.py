@@ -210,13 +210,28 @@ def test_records_become_columns_and_what_does_not_parse_is_failed_for_good(broke
     planned = plan(spout)
     assert read(spout, spark, planned, "id", "item", "_kind", "_error") == [
         ("0", 0, 1, "tea", None, None),
-        ("0", 1, None, None, "reject", 'not valid JSON for the schema: {"id": "x"}'),
+        ("0", 1, None, None, "reject", 'not valid JSON for the schema: id: "x" is no bigint: {"id": "x"}'),
         ("0", 2, None, None, "reject", "the value is not valid UTF-8"),
     ]
     raw = replace(spout, scheme=Bytes(), tombstones=True)
     assert [row[2] and bytes(row[2]) for row in read(raw, spark, planned, "value")][2:] == [b"\xff", None]
     pairs = replace(spout, scheme=KeyValue(key="name"), tombstones=True)
     assert read(pairs, spark, planned, "name", "value")[3] == ("0", 3, "k", None)
+
+
+def test_a_value_that_is_no_object_is_failed_for_good_and_the_rest_goes_on(broker, topic, spark):
+    one = topic()
+    one.add(b"", b"  ", b"\t", '{"id": 1}{"id": 2}', "null", '{"id": 3}')
+    spout = KafkaSpout(broker.servers, one.name, scheme=Json("id bigint"))
+    bad = "not valid JSON for the schema: "
+    assert read(spout, spark, plan(spout), "id", "_kind", "_error") == [
+        ("0", 0, None, "reject", bad),
+        ("0", 1, None, "reject", bad + "  "),
+        ("0", 2, None, "reject", bad + "\t"),
+        ("0", 3, None, "reject", bad + 'more follows the object: {"id": 1}{"id": 2}'),
+        ("0", 4, None, "reject", bad + "null"),
+        ("0", 5, 3, None, None),
+    ]
 
 
 def test_topics_may_have_columns_of_their_own_and_messages_their_metadata(broker, topic, spark):

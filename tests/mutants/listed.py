@@ -45,6 +45,9 @@ SUMS = "tests/spark/test_sums.py::"
 NOTHING = "tests/store/test_nothing.py::"
 VALUES = "tests/unit/test_values.py::"
 STREAMS = "tests/spark/test_streams.py::"
+TEXTS = "tests/unit/test_parsed_texts.py::"
+BAD_INPUT = "tests/spark/test_bad_input.py::"
+SPOUTS = "tests/spark/test_spouts.py::"
 
 
 @dataclass(frozen=True)
@@ -713,6 +716,34 @@ MUTANTS = (
         "StructType([*found, *(StructField(each.name, each.dataType) for each in others.values())])",
         "StructType(found) if found else more",
         (f"{FILES}test_columns_are_those_of_all_parquet_files_whatever_share_a_batch",),
+    ),
+    Mutant(
+        "a decimal of more places is rounded",
+        "acker/spouts/texts.py",
+        "value.quantize(least, context=_EXACT)",
+        "value.quantize(least)",
+        (f"{TEXTS}test_a_text_that_is_another_value_or_none_fails_its_row_alone[decimal]",),
+    ),
+    Mutant(
+        "what Arrow makes of too long a decimal is taken",
+        "acker/spouts/json_objects.py",
+        "return pa.decimal256(_DIGITS, kind.scale)",
+        "return kind",
+        (f"{TEXTS}test_a_text_that_is_another_value_or_none_fails_its_row_alone[decimal]",),
+    ),
+    Mutant(
+        "a row that stands in the header's place is taken for it",
+        "acker/spouts/lines.py",
+        'rows.where((F.col("_source_offset") > 1) | ~is_header)',
+        'rows.where(F.col("_source_offset") > 1)',
+        (f"{SPOUTS}test_all_lines_of_a_file_without_the_header_are_failed[no header]",),
+    ),
+    Mutant(
+        "a column with a reserved name goes without a word",
+        "acker/spouts/parsing.py",
+        'check_reserved(f"The schema {ddl!r}", schema.names)',
+        "pass",
+        (f"{BAD_INPUT}test_a_schema_with_a_reserved_name_is_refused_before_anything_is_read[json]",),
     ),
     # Rich bolts.
     Mutant(

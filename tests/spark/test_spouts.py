@@ -445,7 +445,8 @@ def test_json_lines_that_do_not_parse_are_failed(place, spark):
         ("a.json", 5, None, "b"),
     ]
     bad = "not valid JSON for the schema: "
-    failed = [("a.json", 2, "fail", bad + "{broken"), ("a.json", 4, "fail", bad + '{"id": "x"}')]
+    of_id = 'id: "x" is no bigint: {"id": "x"}'
+    failed = [("a.json", 2, "fail", bad + "{broken"), ("a.json", 4, "fail", bad + of_id)]
     assert (parts(planned), reports(found)) == (
         [("a.json", 0, 7, 7)],
         [*failed, ("a.json", 7, "fail", bad + "[1]")],
@@ -487,9 +488,9 @@ def test_rows_of_csv_that_do_not_parse_are_failed(place, spark):
     found = spout.read_range(spark, planned)
     bad = "not valid CSV for the schema: "
     assert reports(found) == [
-        ("a.csv", 2, "fail", bad + "x,a"),
-        ("a.csv", 3, "fail", bad + "1"),
-        ("a.csv", 4, "fail", bad + "2,b,c"),
+        ("a.csv", 2, "fail", bad + 'id: "x" is no bigint: x,a'),
+        ("a.csv", 3, "fail", bad + "fields: 1 instead of 2: 1"),
+        ("a.csv", 4, "fail", bad + "fields: 3 instead of 2: 2,b,c"),
         ("a.csv", 6, "fail", "not valid UTF-8"),
     ]
     assert messages(found.where("_kind IS NULL"), "id", "name") == [("a.csv", 5, 3, "d")]
@@ -515,10 +516,22 @@ def test_each_line_that_a_quoted_field_of_csv_goes_across_is_failed(place, spark
     assert messages(found.where("_kind IS NULL"), "id", "name") == good
 
 
-def test_rows_below_a_header_of_other_names_are_failed(place, spark):
-    spout, planned = csv(place, b"name,id\n1,2\n3,4\n")
-    why = "the header is not id,name but name,id"
-    assert reports(spout.read_range(spark, planned)) == [("a.csv", line, "fail", why) for line in (2, 3)]
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        (b"name,id\n1,2\n3,4\n", [(1, "name,id"), (2, "name,id"), (3, "name,id")]),
+        (b"1,a", [(1, "1,a")]),
+        (b"id,name\r1,a\r2,b\r", [(1, "id,name\r1,a\r2,b\r")]),
+        (b"id,name,\n1,a,\n", [(1, "id,name,"), (2, "id,name,")]),
+        (b'id,"na\nme"\n', [(1, 'id,"na'), (2, 'id,"na')]),
+    ],
+    ids=["other names", "no header", "carriage returns", "an empty last name", "a name across lines"],
+)
+def test_all_lines_of_a_file_without_the_header_are_failed(place, spark, text, failed):
+    spout, planned = csv(place, text)
+    why = "the header is not id,name but "
+    expected = [("a.csv", line, "fail", why + header) for line, header in failed]
+    assert reports(spout.read_range(spark, planned)) == expected
 
 
 @pytest.mark.extended
