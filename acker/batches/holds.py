@@ -74,18 +74,38 @@ def held_if_it_raises(run: Run, batch: Batch) -> Iterator[None]:
     except Exception as error:
         # Where the store is out of reach itself, the error alone tells.
         with contextlib.suppress(AckerError):
-            _hold(run, batch, error)
+            _hold(run, batch.component, batch.number, error)
         raise
 
 
-def _hold(run: Run, batch: Batch, error: Exception) -> None:
+@contextlib.contextmanager
+def noted_if_it_raises(run: Run, stream: str, fold: int) -> Iterator[None]:
+    """Note why the publish of a fold raises, for whoever is to mend it; the error goes on."""
+    try:
+        yield
+    except Exception as error:
+        with contextlib.suppress(AckerError):
+            _hold(run, _publisher(stream), fold, error)
+        raise
+
+
+def unpublished_since(journal: Journal, stream: str, fold: int) -> Hold | None:
+    """What the newest try to publish a fold has raised; None where none has."""
+    return _newest(journal, _publisher(stream), fold)
+
+
+def _publisher(stream: str) -> str:
+    return f"publish {stream}"  # which is no component's name
+
+
+def _hold(run: Run, component: str, number: int, error: Exception) -> None:
     journal, now = run.snapshot(), run.clock()
-    before = _newest(journal, batch.component, batch.number)
+    before = _newest(journal, component, number)
     tries = before.tries + 1 if before else 1
     delay = BACKOFF.delay_seconds(tries) or 0
     hold = Hold(
-        component=batch.component,
-        batch=batch.number,
+        component=component,
+        batch=number,
         tries=tries,
         reason=run.topology.redaction(reason_of(error)),
         held_at=before.held_at if before else now,

@@ -10,7 +10,8 @@ _KINDS = {"replay": " of replays", "retire": " of what nobody reads any more"}
 class Step:
     """Something that has become durable, told to whoever watches the run."""
 
-    name: str  # planned, written, logged, held, folded, published; folding and searching before they are done
+    name: str  # planned, written, logged, held, folded, published, refused; before they are done folding,
+    # searching and refusing
     component: str  # "acker" for folds
     number: int  # of the batch or fold
     detail: dict[str, Any] = field(default_factory=dict)
@@ -25,6 +26,10 @@ def describe(step: Step) -> str:
         return f"fold {step.number}: {counts or 'nothing new'}"
     if step.name == "published":
         return f"{step.component}: fold {step.number} published"
+    if step.name == "refusing":
+        return f"{step.component}: fold {step.number} is refused, looking for the messages"
+    if step.name == "refused":
+        return f"{step.component}: {step.detail['messages']:,} messages of fold {step.number} are refused"
     if step.name == "searching":
         return f"{step.component} batch {step.number}: a row raised, looking for the message"
     if step.name == "held":

@@ -14,6 +14,7 @@ from acker.cli.beside import lines_of_standard_error, terminal
 from acker.topology.topology import Topology
 
 _STEPS_PER_BATCH = 3  # plan, write, log
+_NOT_DONE = ("folding", "searching", "refusing", "refused")
 
 
 class ProgressReport:
@@ -40,7 +41,7 @@ class ProgressReport:
             self._bar.console.print(text, highlight=False)
         if self._bar.finished:
             self._bar.reset(self._task)
-        self._bar.update(self._task, description=text, advance=step.name not in ("folding", "searching"))
+        self._bar.update(self._task, description=text, advance=step.name not in _NOT_DONE)
 
     def __enter__(self) -> Self:
         if self._is_live:

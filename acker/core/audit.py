@@ -18,6 +18,7 @@ from acker.core.integrity import missing_rows
 from acker.core.ledger import current_rows, fold_counts, newest_of
 from acker.core.messages import MESSAGE, message_name
 from acker.core.parquet import collect
+from acker.core.refusals import unread_refusals
 from acker.core.schemas import EVENTS, LEDGER, component_of, stream
 from acker.core.snapshot import Snapshot
 
@@ -62,7 +63,7 @@ class Audit:
     unexpected: int  # published or acked without proof
     duplicated: int  # published more than once
     recovered: int  # acked after a failed attempt
-    unpublished: int  # acked in folds that some publisher has yet to publish
+    unpublished: int  # acked in folds that some publisher has yet to publish, or refused since
     late: int  # events that the newest fold found to be of settled attempts
     dead_letters: list[Finding] = field(default_factory=list)
     findings: dict[str, list[Finding]] = field(default_factory=dict)  # lost, unexpected, duplicated
@@ -118,7 +119,7 @@ def audit(
         unexpected=len(findings["unexpected"]),
         duplicated=len(findings["duplicated"]),
         recovered=counts["recovered"],
-        unpublished=_unpublished(ledger, position),
+        unpublished=_unpublished(ledger, position) + unread_refusals(snapshot),
         late=fold_counts(fold)["late"] if fold else 0,
         dead_letters=given_up["dead_letter"],
         findings=findings,

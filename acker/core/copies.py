@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
@@ -49,6 +50,15 @@ def files_at(path: str, make: bool = False) -> FileSystem:
         return PyFileSystem(DeltaStorageHandler(path))
     except TableNotFoundError as error:
         raise FileNotFoundError(f"there is no folder {path}") from error
+
+
+def delete_folder(path: str) -> None:
+    """Delete a folder with all that is below it, on a disk or on object storage, where there is one."""
+    if is_far(path):
+        above, _, name = path.rstrip("/").rpartition("/")
+        files_at(above).delete_dir(name)
+    else:
+        rmtree(path.removeprefix("file://"), ignore_errors=True)
 
 
 def copy_log(table: DeltaTable, to: str) -> None:

@@ -92,7 +92,7 @@ class FoldFiles:
         """Commit the fold once; whether it is ours.
 
         Args:
-            logged: component -> its newest batch that it read.
+            logged: component -> its newest batch that it read; `REFUSALS_READ` may be among them.
             events: all that it read, the late ones included.
         """
         own = self._fold_row(turn, events)
@@ -113,7 +113,7 @@ class FoldFiles:
         return commit_once(ledger, {APP: self._name.number}, commit)
 
     def _taken(self, is_live: bool) -> pl.DataFrame:
-        rows = pl.concat(self._rows[is_live])
+        rows = pl.concat(self._rows[is_live], how="diagonal")
         self._rows[is_live][:] = [rows.clear()]
         # What is emitted together mostly settles or times out together.
         return rows.sort("turn", "batch") if is_live and rows.height > ROWS_OF_A_FILE else rows

@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 
 import polars as pl
+from deltalake import DeltaTable
 
 from acker.core.delta import files_of, path_of
 from acker.core.events import Kind
@@ -21,9 +22,10 @@ from acker.core.fold import (
 from acker.core.fold_files import FoldFiles, FoldName, Written
 from acker.core.ids import Task
 from acker.core.integrity import broken_fold, check_batches
-from acker.core.ledger import Fold, read_fold, settled_rows, unfolded
+from acker.core.ledger import REFUSALS_READ, Fold, read_fold, settled_rows, unfolded
 from acker.core.live import LiveRows, divided, live_files, scan_live, summed
 from acker.core.parquet import collect, columns_of, file_name, scan
+from acker.core.refusals import last_refusal, refusals, refused_rows
 from acker.core.schemas import EVENTS, LEDGER
 from acker.core.snapshot import Snapshot
 from acker.core.streams import Rows, by_each_root
@@ -42,6 +44,7 @@ class FoldRequest:
         waiting: stream -> batches of it that a bolt has yet to take.
         spouts: see `FoldInput`.
         delays: see `FoldInput`.
+        refusals: `refusals`, as of a time after that of `events`; None where there are none.
         tasks: who does it.
     """
 
@@ -52,6 +55,7 @@ class FoldRequest:
     delays: Sequence[float | None]
     timeouts: Timeouts
     now: datetime
+    refusals: DeltaTable | None = None
     tasks: Tasks = CALLER
 
     @property
@@ -113,7 +117,12 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
     new.check()
     for rows in decided_together(fold, together, apart):
         files.add(rows)
-    is_ours = files.commit(request.snapshot.require(LEDGER), request.turn, request.logged, new.count)
+    refused = last_refusal(request.refusals)
+    previous = request.previous
+    if previous is not None and refused > previous.refusals:
+        files.add(refused_rows(previous, refusals(request.refusals, previous.refusals), fold))
+    logged = {**request.logged, **({REFUSALS_READ: refused} if refused else {})}
+    is_ours = files.commit(request.snapshot.require(LEDGER), request.turn, logged, new.count)
     return read_fold(request.snapshot.store.require(LEDGER), request.number), is_ours
 
 

@@ -18,6 +18,7 @@ from acker.core.store import Store
 from acker.core.timeouts import Turn
 
 APP = "fold"
+REFUSALS_READ = "(refusals)"  # among the components of `logged`, none of which has such a name
 
 # The ledger now: the newest fold's live rows and every settled row. In both dialects, Spark's and
 # DataFusion's; {fold} is the number of the newest fold.
@@ -37,6 +38,7 @@ class Fold:
     events_version: int  # of the events table that it folded up to
     turn: Turn
     logged: dict[str, int]  # component -> the newest batch whose events it folded
+    refusals: int = 0  # the newest commit of `refusals` that it has read
     events: int = 0  # rows of events that it read
     folded_at: datetime | None = None
     ledger: DeltaTable = field(kw_only=True, compare=False, repr=False)
@@ -92,10 +94,14 @@ def current_rows(fold: Fold | None) -> pl.LazyFrame:
 def newest_of(fold: Fold | None, rows: pl.LazyFrame) -> pl.LazyFrame:
     """Those of some current rows of a fold that are the newest of their message.
 
-    A message that has a single attempt has a single row, so only those that were emitted again are compared.
+    A message that has a single attempt has a single row, unless a table refused it after the ack: then it is
+    acked and a dead letter. So only those that were emitted again or given up are compared.
     """
-    current = current_rows(fold).select(*MESSAGE, "attempt", "fold")
-    emitted_again = collect(current.filter(pl.col("attempt") > 1).select(*MESSAGE).unique())
+    current = current_rows(fold).select(*MESSAGE, "attempt", "fold", "state")
+    several = pl.col("attempt") > 1
+    if fold is not None and fold.refusals:
+        several |= pl.col("state") == State.DEAD_LETTER
+    emitted_again = collect(current.filter(several).select(*MESSAGE).unique())
     if emitted_again.is_empty():
         return rows
     again = emitted_again.lazy()
@@ -130,12 +136,19 @@ def read_fold(table: DeltaTable, number: int) -> Fold:
     return _fold(rows[0], table)
 
 
+def refusals_read(logged: Mapping[str, int]) -> int:
+    """The newest commit of `refusals` that a fold has read, by what its row says in `logged`."""
+    return logged.get(REFUSALS_READ, 0)
+
+
 def _fold(row: dict[str, Any], ledger: DeltaTable) -> Fold:
+    logged = dict(row["logged"])
     return Fold(
         number=row["fold"],
         events_version=row["events_version"],
         turn=Turn(row["turn"], row["window"]),
-        logged=dict(row["logged"]),
+        logged={name: batch for name, batch in logged.items() if name != REFUSALS_READ},
+        refusals=refusals_read(logged),
         events=row["events"],
         folded_at=row["folded_at"],
         ledger=ledger,

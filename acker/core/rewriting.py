@@ -36,7 +36,7 @@ def replace_reasons(store: Store, name: str, chosen: pl.Expr, text: str, note: M
     Done again it finds none. Where another commit has taken a file away meanwhile it begins anew.
 
     Args:
-        name: `events`, `ledger` or `holds`.
+        name: `events`, `ledger`, `holds` or `refusals`.
         chosen: which rows of those that have a reason; of the ledger of its settled rows alone.
         note: what the table's history is to say of the commit.
 

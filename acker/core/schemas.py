@@ -16,6 +16,7 @@ TRIMS = "trims"
 HOLDS = "holds"
 ACKNOWLEDGEMENTS = "acknowledgements"
 PUBLISHERS = "publishers"
+REFUSALS = "refusals"
 
 FORMAT = 1  # of the tables below; raised with each change of their columns (`acker/core/formats.py`)
 FORMAT_PROPERTY = "acker.format"
@@ -132,6 +133,13 @@ SCHEMAS = {
             stream string, target string, target_id string, publisher string, fold bigint, why string,
             met_at timestamp""",
         stats_columns="stream,fold",
+    ),
+    REFUSALS: TableSchema(
+        columns="""
+            refusal bigint, stream string, target string, fold bigint, root_id bigint,
+            spout string, source_partition string, source_offset bigint, attempt int,
+            batch bigint, joined bigint, emitted_at timestamp, reason string, refused_at timestamp""",
+        stats_columns="refusal",
     ),
 }
 

@@ -5,11 +5,14 @@ of a stream stay as they are, since the ids of the tuples that wait in them rest
 """
 
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 from deltalake import DeltaTable
+from pyarrow.fs import FileSelector, FileType
 
 from acker.batches.run import Run
+from acker.core.copies import delete_folder, files_at
 from acker.core.delta import arrow_table, path_of
 from acker.core.errors import StoreError
 from acker.core.kept import kept
@@ -17,6 +20,7 @@ from acker.core.lease import KEEPS_FILES, Lease
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS, is_far, stream
 from acker.core.trims import counted_trim
 from acker.journal.journal import Journal
+from acker.operations.refuse import SCRATCH
 from acker.targets.by_key import trimmed
 
 _SMALL_BYTES = 8 << 20
@@ -82,4 +86,14 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
         # All files and not only those that the log still names as removed: checkpoints forget them, and what
         # a killed write has left was never named.
         table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True)
+    _delete_old(run.store.path(SCRATCH), run.clock() - timedelta(hours=retention_hours))
     return names
+
+
+def _delete_old(scratch: str, before: datetime) -> None:
+    """Delete the clones that searches have left which were killed."""
+    with suppress(OSError):  # there is no such folder
+        for clone in files_at(scratch).get_file_info(FileSelector("")):
+            below = files_at(f"{scratch}/{clone.path}").get_file_info(FileSelector("", recursive=True))
+            if all(each.mtime < before for each in below if each.type == FileType.File):
+                delete_folder(f"{scratch}/{clone.path}")

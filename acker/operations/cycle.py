@@ -16,6 +16,7 @@ from acker.components.spout import SpoutComponent, history
 from acker.core.delta import query
 from acker.core.errors import ServerError, StoreError
 from acker.core.ledger import fold_counts, unfolded
+from acker.core.refusals import unread_refusals
 from acker.core.schemas import EVENTS, LEDGER
 from acker.core.streams import held_back, rows_by_batch
 from acker.journal.batch import Batch
@@ -202,7 +203,7 @@ def drain(run: Run, limit: int | None = None, sleep: Callable[[float], None] = t
         cycles += 1
         if left is not None:
             left -= result.messages
-        if result.batches or not full <= _full(run):
+        if result.batches or not full <= _full(run) or unread_refusals(run.snapshot()):
             continue
         due = _next_due(run)
         if due is None:

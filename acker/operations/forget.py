@@ -1,9 +1,9 @@
 """What the store tells of a user's rows goes: reasons, of chosen messages or of all that are old enough.
 
-A reason is in `events`, in the ledger and in `holds`. Their rows stay, with another text in its place. The
-ledger comes last, since it tells which messages are to be forgotten: who was killed before begins anew, and
-finds what is left. What the acker says itself quotes no row and stays: that an attempt was not complete in
-time, or was superseded.
+A reason is in `events`, in the ledger, in `holds` and in `refusals`. Their rows stay, with another text in
+its place. The ledger comes last, since it tells which messages are to be forgotten: who was killed before
+begins anew, and finds what is left. What the acker says itself quotes no row and stays: that an attempt was
+not complete in time, or was superseded.
 """
 
 import json
@@ -24,7 +24,7 @@ from acker.core.messages import MESSAGE, POSITION, message_of
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.quoting import check_text
 from acker.core.rewriting import replace_reasons
-from acker.core.schemas import EVENTS, HOLDS, LEDGER, REPLAY_REQUESTS, SCHEMAS
+from acker.core.schemas import EVENTS, HOLDS, LEDGER, REFUSALS, REPLAY_REQUESTS, SCHEMAS
 from acker.journal.journal import Journal
 from acker.operations.matching import newest_matching
 from acker.operations.selection import Selection
@@ -77,7 +77,13 @@ class _Found:
     def chosen(self) -> Mapping[str, pl.Expr]:
         """Per table which of its rows tell of them, in the order in which they are to be changed."""
         mine = pl.col("root_id").is_in(self.roots["root_id"].implode())
-        return {HOLDS: _of_batches(self._batches()), EVENTS: mine & _KNOWN, LEDGER: mine & _TOLD}
+        refused = {REFUSALS: mine & _KNOWN & _is_read(self.fold)} if self.fold.refusals else {}
+        return {
+            HOLDS: _of_batches(self._batches()),
+            EVENTS: mine & _KNOWN,
+            **refused,
+            LEDGER: mine & _TOLD,
+        }
 
     def _batches(self) -> pl.DataFrame:
         """Held batches that may tell of them: those that took them in, or whose events are gone."""
@@ -144,6 +150,8 @@ def expire_reasons(run: Run, older_than: timedelta) -> dict[str, int]:
         EVENTS: _KNOWN & is_folded & (pl.col("logged_at") < before),
         LEDGER: _TOLD & (pl.col("settled_at") < before),
     }
+    if journal.fold.refusals:
+        chosen[REFUSALS] = _KNOWN & _is_read(journal.fold) & (pl.col("refused_at") < before)
     counts = {name: replace_reasons(run.store, name, rows, EXPIRED, {}) for name, rows in chosen.items()}
     return {name: count for name, count in counts.items() if count}
 
@@ -189,11 +197,17 @@ def _newest(fold: Fold) -> pl.Expr:
     return pl.col("component").replace_strict(dict(fold.logged), default=0, return_dtype=pl.Int64)
 
 
+def _is_read(fold: Fold) -> pl.Expr:
+    """Which rows of `refusals` a fold has read, so that nobody needs their reasons any more."""
+    return pl.col("refusal") <= fold.refusals
+
+
 def _held(journal: Journal) -> pl.DataFrame:
     """The batches that were held and are logged by now, so that nobody goes by their holds any more."""
     holds = scan(files_of(journal.require(HOLDS)), columns_of(HOLDS))
     logged = {name: journal.logged(name) for name in journal.components()}
-    newest = pl.col("component").replace_strict(logged, default=0, return_dtype=pl.Int64)
+    folds = journal.fold.number if journal.fold else 0  # of a publisher's rows
+    newest = pl.col("component").replace_strict(logged, default=folds, return_dtype=pl.Int64)
     return collect(holds.filter(pl.col("batch") <= newest).select(_BATCH).unique())
 
 

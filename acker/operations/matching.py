@@ -15,6 +15,8 @@ from acker.core.links import connected
 from acker.core.messages import MESSAGE, POSITION, message_of
 from acker.core.names import did_you_mean
 from acker.core.parquet import collect
+from acker.core.refusals import refusals
+from acker.core.schemas import REFUSALS
 from acker.core.snapshot import Snapshot
 from acker.core.trims import Trim, newest_trim
 from acker.journal.replays import EMISSIONS
@@ -154,8 +156,8 @@ def _matched(emitted: pl.DataFrame, in_flight: int = 0, unseen: int = 0) -> Matc
 def _emitted(topology: Topology, snapshot: Snapshot, fold: Fold, chosen: pl.DataFrame) -> pl.DataFrame:
     """Chosen messages and their partners, with the attempt to come, `group`, and `gone`."""
     trim = newest_trim(snapshot.store)
-    chosen = _with_acked(fold, trim, chosen)
-    partners = _partners(topology, fold, trim, chosen).filter(pl.col("state") != State.PENDING)
+    chosen = _with_acked(snapshot, fold, trim, chosen)
+    partners = _partners(topology, snapshot, fold, trim, chosen).filter(pl.col("state") != State.PENDING)
     # A retrying row names the attempt to come, every other one the attempt that was.
     to_come = pl.col("attempt") + (pl.col("state") != State.RETRYING).cast(pl.Int32)
     return _grouped(pl.concat([chosen, partners]).with_columns(to_come))
@@ -222,11 +224,11 @@ def _pattern(glob: str) -> str:
     return f"(?s)^{''.join(parts.get(character) or re.escape(character) for character in glob)}$"
 
 
-def _with_acked(fold: Fold, trim: Trim, rows: pl.DataFrame) -> pl.DataFrame:
+def _with_acked(snapshot: Snapshot, fold: Fold, trim: Trim, rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of messages with the acked attempt that a replay is to replace, if any.
 
     `replaces` is its root, `acked_with` the group of roots that it was acked with, and `gone` whether its
-    tuples may be.
+    tuples may be. An attempt that was refused after its ack is in no table, and nothing is to replace it.
     """
     acked = current_rows(fold).filter(pl.col("state") == State.ACKED)
     mine = acked.join(rows.lazy().select(MESSAGE), on=MESSAGE, how="semi")
@@ -237,11 +239,18 @@ def _with_acked(fold: Fold, trim: Trim, rows: pl.DataFrame) -> pl.DataFrame:
     found = last.select(
         *MESSAGE, replaces="root_id", acked_with="joined", gone=(pl.col("batch") <= upto).fill_null(False)
     )
+    refused = refusals(snapshot.open(REFUSALS), 0, fold.refusals)["root_id"].implode()
+    is_refused = pl.col("replaces").is_in(refused).fill_null(False)
     each = rows.join(collect(found), on=MESSAGE, how="left", maintain_order="left")
-    return each.with_columns(pl.col("gone").fill_null(False))
+    return each.with_columns(
+        pl.when(~is_refused).then("replaces").alias("replaces"),
+        gone=pl.col("gone").fill_null(False) & ~is_refused,
+    )
 
 
-def _partners(topology: Topology, fold: Fold, trim: Trim, chosen: pl.DataFrame) -> pl.DataFrame:
+def _partners(
+    topology: Topology, snapshot: Snapshot, fold: Fold, trim: Trim, chosen: pl.DataFrame
+) -> pl.DataFrame:
     """The messages that were acked, or given up, together with chosen ones, since they share tuples.
 
     Raises:
@@ -255,7 +264,7 @@ def _partners(topology: Topology, fold: Fold, trim: Trim, chosen: pl.DataFrame) 
     others = members.select(MESSAGE).unique().join(chosen.lazy(), on=MESSAGE, how="anti")
     newest = newest_of(fold, current.join(others, on=MESSAGE, how="semi"))
     columns = [name for name in chosen.columns if name not in ("replaces", "acked_with", "gone")]
-    rows = _with_acked(fold, trim, collect(newest.select(columns)))
+    rows = _with_acked(snapshot, fold, trim, collect(newest.select(columns)))
     is_member = pl.any_horizontal(pl.col("acked_with", "joined").is_in(groups.implode()))
     found = rows.filter(is_member).sort(MESSAGE)
     for row in found.filter(~pl.col("spout").is_in(list(topology.components))).head(1).rows(named=True):

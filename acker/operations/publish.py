@@ -1,25 +1,33 @@
 """Publishing: the terminal tuples of acked messages, fold by fold, oldest first, each fold once.
 
-What an earlier acked attempt of a message had published leaves in the commit that brings the later one.
+What an earlier acked attempt of a message had published leaves in the commit that brings the later one. What
+a table refuses is recorded, and left out (`acker/operations/refuse.py`); with the fold that has read a
+refusal every other table gives up what it holds of the root.
 """
 
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+import polars as pl
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acker.batches.holds import noted_if_it_raises
 from acker.batches.run import Run
 from acker.components.base import columns_of
 from acker.core.delta import files_of, query
+from acker.core.errors import SourceError
 from acker.core.identity import ids_of
 from acker.core.integrity import check_missing
 from acker.core.publishers import Meeting, has_published, known_of, meet
 from acker.core.quoting import sql_name
-from acker.core.schemas import LEDGER, component_of, stream
+from acker.core.refusals import last_refusal, leaving, read_by_fold, refusals, refused_by
+from acker.core.schemas import LEDGER, REFUSALS, component_of, stream
 from acker.core.streams import Rows, untracked
 from acker.journal.downstream import downstream_batches
 from acker.journal.journal import Journal
 from acker.operations.contents import MOST_PASSED_OVER, folds_with_tuples
+from acker.operations.refuse import record_refused
 from acker.operations.taken_rows import note_taken
 from acker.spark.delta import read_files
 from acker.spark.streams import tuples
@@ -40,12 +48,19 @@ class Acked:
         emissions: (spout, batch) that emitted the roots.
         replaced: the same of the roots that they replace.
         untracked: batches of the stream that the fold was the first to see, with tuples of no message.
+        refusals: the commits of `refusals` that it was the first to read, as (first, last].
     """
 
     fold: int
     emissions: list[tuple[str, int]]
     replaced: list[tuple[str, int]]
     untracked: list[int]
+    refusals: tuple[int, int] = (0, 0)
+
+    @property
+    def reads_refusals(self) -> bool:
+        """Whether it was the first to read some."""
+        return self.refusals[0] < self.refusals[1]
 
 
 def publish(run: Run) -> int:
@@ -69,7 +84,7 @@ def publish_stream(run: Run, publication: Publication) -> int:
     standing = standing_of(journal, publication.target.pinned(), publication.stream)
     learn(run, publication, standing)
     folds = acked_folds(run.topology, journal, publication.stream, standing.fold, journal.fold.number)
-    for acked in folds:
+    for done, acked in enumerate(folds):
         run.hold()
         name, publishes = run.topology.name, publication.stream
         with tagged(run.spark, topology=name, publishes=publishes, fold=acked.fold, run=run.run_id):
@@ -77,7 +92,12 @@ def publish_stream(run: Run, publication: Publication) -> int:
                 former = former_streams(run.topology, journal, publication.target)
                 note_taken(journal, publication.stream, [*former], publication.target, acked.fold)
             changes = _changes(run, journal, publication, acked)
-            publication.target.apply(run.spark, replace(changes, is_shared=standing.known.is_shared))
+            try:
+                publication.target.apply(run.spark, replace(changes, is_shared=standing.known.is_shared))
+            except (PySparkException, SourceError) as error:
+                with noted_if_it_raises(run, publishes, acked.fold):
+                    record_refused(run, journal, publication, changes, error)
+                return done + publish_stream(run, publication)
         record(run, publication, standing, acked.fold)
         run.emit_progress("published", publication.stream, acked.fold)
     return len(folds)
@@ -158,7 +178,7 @@ def acked_folds(topology: Topology, journal: Journal, name: str, after: int, upt
     without end.
     """
     folds = _all_acked(topology, journal, name, after, upto)
-    full = {each.fold for each in folds if each.replaced or each.untracked}
+    full = {each.fold for each in folds if each.replaced or each.untracked or each.reads_refusals}
     left = [each for each in folds if each.fold not in full]
     batches = _caused(journal, name, [emission for each in left for emission in each.emissions])
     full |= folds_with_tuples(journal, name, batches, [each.fold for each in left])
@@ -189,11 +209,13 @@ def _all_acked(topology: Topology, journal: Journal, name: str, after: int, upto
         ledger=journal.require(LEDGER),
     )
     others = _untracked_batches(topology, journal, name, after, upto)
+    read = read_by_fold(journal.require(LEDGER), after, upto) if last_refusal(journal.open(REFUSALS)) else {}
+    refused = {fold for fold, (first, last) in read.items() if first < last}
     found = []
-    for fold in sorted({row["fold"] for row in rows} | set(others)):
+    for fold in sorted({row["fold"] for row in rows} | set(others) | refused):
         mine = [row for row in rows if row["fold"] == fold]
         new, old = ([(r["spout"], r["batch"]) for r in mine if r["old"] is kind] for kind in (False, True))
-        found.append(Acked(fold, new, old, others.get(fold, [])))
+        found.append(Acked(fold, new, old, others.get(fold, []), read.get(fold, (0, 0))))
     return found
 
 
@@ -236,14 +258,15 @@ def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked)
     mine = f"fold = {acked.fold} AND live_in IS NULL AND state = 'acked'"
     ledger = journal.require(LEDGER)
     settled = read_files(run.spark, ledger, files_of(ledger, mine)).where(mine)
+    own = refused_by(journal.open(REFUSALS), name)
     batches = _caused(journal, name, acked.emissions)
-    added = _of_roots(run, journal, name, batches, _roots(settled, F.col("root_id")))
+    added = _of_roots(run, journal, name, batches, _without(_roots(settled, F.col("root_id")), own))
     if acked.untracked:
         added = added.unionByName(_of_no_message(run, journal, name, acked.untracked))
-    old = _roots(settled.where(F.col("replaces").isNotNull()), F.col("replaces")) if acked.replaced else None
+    old, emissions = _leaving(run, journal, acked, settled, own)
     replaced = None
     if old is not None and publication.target.takes_back:
-        replaced = _of_roots(run, journal, name, _caused(journal, name, acked.replaced), old)
+        replaced = _of_roots(run, journal, name, _caused(journal, name, emissions), old)
     position = ("spout", "source_partition", "source_offset", "attempt")
     return Changes(
         publisher=Publisher.of(ledger, name),
@@ -254,6 +277,42 @@ def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked)
         replaced_roots=old,
         replaced=replaced,
     )
+
+
+def _leaving(
+    run: Run, journal: Journal, acked: Acked, settled: DataFrame, own: pl.DataFrame
+) -> tuple[DataFrame | None, list[tuple[str, int]]]:
+    """The roots whose tuples leave a table with a fold, each once, and the (spout, batch) that emitted them.
+
+    Args:
+        settled: the rows of the roots that the fold acked.
+        own: roots that the table has never taken.
+    """
+    refused, (first, last) = journal.open(REFUSALS), acked.refusals
+    old = None
+    if acked.replaced:
+        old = _roots(settled.where(F.col("replaces").isNotNull()), F.col("replaces"))
+        old = _without(old, pl.concat([own, refusals(refused, 0, first).select("root_id")]))
+    if first == last:
+        return old, acked.replaced
+    given_up = leaving(journal.require(LEDGER), refused, acked.fold, acked.refusals)
+    given_up = given_up.join(own, on="root_id", how="anti")
+    if given_up.is_empty():
+        return old, acked.replaced
+    emissions = {*acked.replaced, *given_up.select("spout", "batch").unique().rows()}
+    roots = _frame(run.spark, given_up)
+    return roots if old is None else old.union(roots).distinct(), sorted(emissions)
+
+
+def _without(roots: DataFrame, others: pl.DataFrame) -> DataFrame:
+    """Some roots but for others (`root_id`)."""
+    if others.is_empty():
+        return roots
+    return roots.join(_frame(roots.sparkSession, others), "_root_id", "left_anti")
+
+
+def _frame(spark: SparkSession, roots: pl.DataFrame) -> DataFrame:
+    return spark.createDataFrame(roots.select(_root_id="root_id").to_arrow())
 
 
 def _is_small(rows: Rows) -> bool:

@@ -8,12 +8,14 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 
 import polars as pl
+from deltalake import DeltaTable
 
 from acker.batches.run import Run
 from acker.core.delta import files_of, query
 from acker.core.errors import StoreError
 from acker.core.ledger import read_fold
-from acker.core.schemas import EVENTS, LEDGER, component_of, stream
+from acker.core.refusals import refusals
+from acker.core.schemas import EVENTS, LEDGER, REFUSALS, component_of, stream
 from acker.core.streams import held_back, untracked
 from acker.core.trims import Trim, append_trim, counted_trim, newest_trim
 from acker.journal.batch import Batch
@@ -212,12 +214,22 @@ def _kept(topology: Topology, journal: Journal) -> dict[str, int]:
         ledger=fold.ledger,
     )
     kept = {row["spout"]: row["batch"] for row in rows}
+    # Opened after the positions of all publishers: what one has refused before it stood there is in it.
+    read = read_fold(journal.require(LEDGER), published).refusals if published else 0
+    for spout, batch in _first_refused(journal.store.open(REFUSALS), read).items():
+        kept[spout] = min(batch, kept.get(spout, batch))
     bolts = {bolt for found in journal.edges.values() for bolt in found}
     for spout in {component_of(name) for name in journal.edges} - bolts:
         unseen = f"component = '{spout}' AND kind = 'replay' AND batch > {fold.logged.get(spout, 0)}"
         if any(batch.replay.replaces for batch in journal.rows(unseen)):
             kept[spout] = 0
     return kept
+
+
+def _first_refused(table: DeltaTable | None, read: int) -> dict[str, int]:
+    """Spout -> the first of its batches with a root that was refused, and that other tables may hold."""
+    rows = refusals(table, read)
+    return dict(rows.group_by("spout").agg(pl.col("batch").min()).iter_rows())
 
 
 def trim_events(run: Run, older_than: timedelta) -> dict[str, int]:

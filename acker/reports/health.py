@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from acker.batches.holds import newest_hold
+from acker.batches.holds import newest_hold, unpublished_since
 from acker.core.delta import last_number, query
 from acker.core.events import State
 from acker.core.ledger import current_rows, live_counts, newest_of, unfolded
@@ -24,7 +24,7 @@ from acker.core.store import Store
 from acker.journal.journal import Journal
 from acker.operations.acknowledge import APP
 from acker.operations.cycle import in_flight
-from acker.operations.publish import published_through
+from acker.operations.publish import published_upto
 from acker.operations.standing import announce
 from acker.reports.sources import SourceBacklog, amounts, source_backlogs
 from acker.targets.standing import StandingError, standing_of
@@ -175,8 +175,18 @@ def _late_publishes(look: _Look) -> Iterator[str]:
     fold = look.journal.fold
     if fold is None:
         return
+    upto = fold.number
     try:
-        upto = published_through(look.topology, look.journal)
+        for name, publication in look.topology.publications.items():
+            number = published_upto(look.topology, look.journal, publication) + 1
+            noted = unpublished_since(look.journal, name, number)
+            if number <= fold.number and noted is not None:
+                tries = "once" if noted.tries == 1 else f"{noted.tries:,} times"
+                yield (
+                    f"Fold {number} does not go into {publication.to} since {_time(noted.held_at)}, "
+                    f"tried {tries}: {noted.reason}"
+                )
+            upto = min(upto, number - 1)
     except StandingError:
         return  # which is told by itself
     if upto < fold.number:

@@ -13,7 +13,8 @@ from acker.core.events import Kind, State
 from acker.core.ledger import NOW
 from acker.core.messages import MESSAGE, MessageId
 from acker.core.parquet import collect, columns_of, scan
-from acker.core.schemas import EVENTS, LEDGER, component_of
+from acker.core.refusals import refusals
+from acker.core.schemas import EVENTS, LEDGER, REFUSALS, component_of
 from acker.core.store import Store
 from acker.core.streams import Rows, held_back
 from acker.core.trims import newest_trim
@@ -192,9 +193,12 @@ def _published(topology: Topology, journal: Journal, row: dict[str, Any]) -> lis
         row["spout"], 0
     )  # its tuples may be gone
     batches = downstream_batches(journal, [(row["spout"], row["batch"])])
-    entries = []
+    refused = refusals(journal.open(REFUSALS)).filter(pl.col("root_id") == row["root_id"])
+    entries = [_refused(each) for each in refused.rows(named=True)]
     for publication in topology.publications.values():
         target, name = publication.target.pinned(), publication.stream
+        if name in refused["stream"]:
+            continue
         publisher = Publisher.of(journal.require(LEDGER), name)
         if position_of(target, publisher) < row["fold"]:
             continue
@@ -203,6 +207,11 @@ def _published(topology: Topology, journal: Journal, row: dict[str, Any]) -> lis
         at = published_at(target, publisher, row["fold"])
         entries.append(Entry(at, row["attempt"], "published", name, row["fold"], f"to {target.uri}"))
     return entries
+
+
+def _refused(row: dict[str, Any]) -> Entry:
+    detail = f"by {row['target']}: {row['reason']}"
+    return Entry(row["refused_at"], row["attempt"], "refused", row["stream"], row["fold"], detail)
 
 
 def _has_tuples(journal: Journal, name: str, batches: Mapping[str, list[int]], root: int) -> bool:

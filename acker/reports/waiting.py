@@ -9,6 +9,7 @@ from datetime import datetime
 from acker.batches.holds import newest_hold
 from acker.components.base import Component
 from acker.core.ledger import live_counts
+from acker.core.refusals import unread_refusals
 from acker.core.schemas import EVENTS
 from acker.journal.journal import Journal
 from acker.operations.fold import waiting_batches
@@ -43,7 +44,7 @@ def _is_held(component: Component, journal: Journal, now: datetime) -> bool:
 
 
 def waits_for_acker(topology: Topology, journal: Journal, now: datetime) -> list[str]:
-    """What a fold would find to do: events that none has seen, and messages that may time out or are due.
+    """What a fold would find to do: what none has seen, and messages that may time out or are due.
 
     Messages in flight grow older only where a fold sees the window turn.
     """
@@ -54,6 +55,8 @@ def waits_for_acker(topology: Topology, journal: Journal, now: datetime) -> list
     new = [name for name in journal.components() if journal.logged(name) > folded.get(name, 0)]
     said = [f"events of {', '.join(sorted(new))} are to be folded"] if new else []
     if newest is not None:
+        if refused := unread_refusals(journal):
+            said.append(f"acked messages were refused by a published table: {refused:,}")
         live = live_counts(newest, now)
         if live.pending and topology.timeouts.turn(newest.turn, now) != newest.turn:
             said.append(f"messages in flight may time out: {live.pending:,}")

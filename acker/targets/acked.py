@@ -44,6 +44,7 @@ class Acked:
         streams: the tables that hold, or held, its tuples, by the names of their streams.
         position: the newest fold that counts.
         every_attempt: whether a message has all its acked attempts, and not the newest one alone.
+        refused: roots (`root_id`) that were refused after their ack, so that nothing of them counts.
     """
 
     def __init__(
@@ -52,11 +53,14 @@ class Acked:
         streams: Mapping[str, DeltaTable],
         position: int,
         every_attempt: bool = False,
+        refused: pl.DataFrame | None = None,
     ) -> None:
         columns = ("root_id", *MESSAGE, "attempt", "batch", "fold")
         rows = settled_in(ledger, position).filter(pl.col("state") == State.ACKED).select(columns)
         self.earlier = pl.DataFrame(schema={"root_id": pl.Int64}) if every_attempt else _earlier(rows)
         self._rows = rows.join(self.earlier.lazy(), on="root_id", how="anti")
+        if refused is not None and not refused.is_empty():
+            self._rows = self._rows.join(refused.lazy(), on="root_id", how="anti")
         self._streams = streams
         none = pl.LazyFrame(schema={"_root_id": pl.Int64})
         tuples = [all_tuples(each, table).select("_root_id") for each, table in streams.items()]
@@ -65,7 +69,8 @@ class Acked:
     @classmethod
     def of(cls, evidence: Evidence, every_attempt: bool = False) -> "Acked":
         """The roots whose tuples a target should hold."""
-        return cls(evidence.ledger, evidence.streams, evidence.position, every_attempt)
+        refused = evidence.refused_here if every_attempt else evidence.refused
+        return cls(evidence.ledger, evidence.streams, evidence.position, every_attempt, refused)
 
     def passes(self, *conditions: pl.Expr) -> list[Pass]:
         """Passes over the roots that fulfil all conditions."""

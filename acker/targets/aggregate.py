@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -148,6 +148,16 @@ class DeltaAggregate(DeltaTarget):
             f"VALUES ({', '.join(f'changes.{name}' for name in names)})"
         )
         self.merge(spark, summed, changes, sql)
+
+    def at(self, path: str) -> Self:
+        """See `DeltaTarget`."""
+        return replace(super().at(path), topic=None)
+
+    def computed(self, spark: SparkSession, changes: Changes) -> DataFrame:
+        """See `DeltaTarget`."""
+        rows, table = self._after(spark, self._summed(changes)), open_table(self.path)
+        types = {} if table is None else {field.name: field.dataType for field in schema_of(table)}
+        return rows.select(*(F.col(sql_name(name)).cast(types.get(name, kind)) for name, kind in rows.dtypes))
 
     def _same_key(self) -> str:
         return " AND ".join(f"target.{key} <=> changes.{key}" for key in map(sql_name, self.by))

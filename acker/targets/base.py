@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
+import polars as pl
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,6 +24,10 @@ from acker.core.ledger import APP
 from acker.core.schemas import LEDGER, component_of
 from acker.core.snapshot import Snapshot
 from acker.core.trims import Trim
+
+
+def _no_roots() -> pl.DataFrame:
+    return pl.DataFrame(schema={"root_id": pl.Int64})
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,8 @@ class Evidence:
             holds, by stream.
         may_be_untracked: whether the stream may have tuples of no message.
         contents: whether messages are compared by what their rows say, and not by their number alone.
+        refused: the acked roots (`root_id`) that it must not hold, since it or another table refused them.
+        refused_here: those of them that it has refused itself.
     """
 
     ledger: DeltaTable
@@ -137,12 +144,16 @@ class Evidence:
     former: Mapping[str, int] = field(default_factory=dict)
     may_be_untracked: bool = False
     contents: bool = True
+    refused: pl.DataFrame = field(default_factory=_no_roots)
+    refused_here: pl.DataFrame = field(default_factory=_no_roots)
 
     def batches_of(self, stream: str) -> str:
         """A SQL condition on batches of a stream: those that were folded and that no trimming has counted."""
         newest = self.folded if stream == self.stream else self.former.get(stream, 0)
         return f"(_batch > {self.counted.upto.get(component_of(stream), 0)} AND _batch <= {newest})"
 
+
+NOTHING_REFUSED = pl.DataFrame(schema={"root_id": pl.Int64, "reason": pl.String})
 
 Findings = Mapping[str, list[Finding]]  # lost, unexpected, duplicated -> what is wrong
 
@@ -209,6 +220,20 @@ class Target(ABC):
         Raises:
             StoreError: it could not be taken in.
         """
+
+    def refused(
+        self, spark: SparkSession, changes: Changes, groups: pl.DataFrame, scratch: str
+    ) -> pl.DataFrame:
+        """What it does not take of a fold that `apply` could not take in, found without changing it.
+
+        Args:
+            groups: the roots that the fold acked: `root_id`, and `group`, the same for those acked together.
+            scratch: path or URI of a folder that it may make, and that is deleted afterwards.
+
+        Returns:
+            `root_id` and `reason`; no rows where the fault is not that of some messages.
+        """
+        return NOTHING_REFUSED
 
     @abstractmethod
     def audit(self, evidence: Evidence) -> Verdict | Findings:

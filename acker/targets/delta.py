@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 
+import polars as pl
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,7 @@ from acker.core.schemas import component_of
 from acker.targets.base import Changes, Note, Publisher, Target
 from acker.targets.by_key import COUNT
 from acker.targets.history import all_notes, notes_that_hold
+from acker.targets.refusing import Search
 
 _SETTINGS = "spark.databricks.delta"
 _NEWEST_WRITER = 7
@@ -132,6 +134,20 @@ class DeltaTarget(Target):
         notes = all_notes(table) if table else ()
         times = [note.at for note in notes if (note.app, note.fold) == wanted]
         return times[0] if times else None
+
+    def at(self, path: str) -> Self:
+        """The same kind of target at another path, which sends nothing to anybody."""
+        return replace(self, path=path, _pin=None)
+
+    def computed(self, spark: SparkSession, changes: Changes) -> DataFrame:
+        """The values that `apply` writes, in the table's types."""
+        return changes.added
+
+    def refused(
+        self, spark: SparkSession, changes: Changes, groups: pl.DataFrame, scratch: str
+    ) -> pl.DataFrame:
+        """See `Target`."""
+        return Search(self, spark, changes, groups, scratch).run()
 
     def merge(
         self, spark: SparkSession, source: DataFrame, changes: Changes, sql: str, adds_columns: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import ClassVar
 
+import polars as pl
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,6 +22,7 @@ from acker.kafka.sending import Fenced, Record, Sender, check_partitioner
 from acker.spark.texts import as_json
 from acker.targets.audit import audit_sent
 from acker.targets.base import Changes, Evidence, Note, Publisher, Target, Verdict
+from acker.targets.refusing import told_by_rules
 from acker.targets.rules import failing, is_known
 
 MESSAGE, ATTEMPT = "acker-message", "acker-attempt"  # headers
@@ -277,6 +279,12 @@ class KafkaTarget(Target):
 
     def _topics(self) -> list[str]:
         return [self.topic] if self.topic else self._cluster.names(".*")
+
+    def refused(
+        self, spark: SparkSession, changes: Changes, groups: pl.DataFrame, scratch: str
+    ) -> pl.DataFrame:
+        """See `Target`. As before the ack, but by the limits that its topics have now."""
+        return told_by_rules(self, spark, changes, groups)
 
     def _markers(self, app: str) -> list[Marker]:
         if self._pin is None:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
@@ -230,6 +230,28 @@ REPLACED = scenario(
     by_hand(sums, ["acked"], ["0:1"], "numbers", world=touched("mended")),
     steps(sums, *BRANCHES),
     published={"doubled": [(3,), (4,), (6,)], "sums": [(False, 1, 2), (True, 2, 14)]},
+)
+
+
+# A table gets a rule after the ack: what it refuses then leaves the other table as well.
+
+
+def limited(folder: Path) -> None:
+    DeltaTable(f"{folder}/doubled").alter.add_constraint({"small": "twice < 8"})
+
+
+REFUSED = scenario(
+    created(sums, adds("numbers", id=[1, 2])),
+    steps(sums, "numbers", *BRANCHES, is_tried=False),
+    steps(
+        sums,
+        *("numbers", "doubled", "summed", "fold", "publish summed"),
+        world=adds("numbers", id=[3, 4]),
+        is_tried=False,
+    ),
+    steps(sums, "publish doubled", "fold", "publish doubled", "publish summed", world=limited),
+    published={"doubled": [(2,), (4,), (6,)], "sums": [(False, 1, 2), (True, 2, 4)]},
+    dead_letter=1,
 )
 
 
@@ -549,6 +571,7 @@ ON_KAFKA = replace(
 SCENARIOS = {
     "retried": RETRIED,
     "replaced": REPLACED,
+    "refused": REFUSED,
     "maintained": MAINTAINED,
     "forgotten": FORGOTTEN,
     "held": HELD,

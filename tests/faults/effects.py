@@ -55,6 +55,7 @@ ADMIN = (
 COMMANDS = ("save", "saveAsTable", "insertInto", "sql", "parquet", "csv", "json", "text", "orc")
 _HARMLESS_SQL = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 _BATCH = re.compile(r"^(streams/[^/]+)/b\d+-\w+$")  # the files of a batch, which are to be of its stream
+_SCRATCH = re.compile(r"^(scratch)/\w+$")  # a clone has another name each time
 _SQL_TARGET = re.compile(r"delta\.`([^`]+)`")
 
 
@@ -201,7 +202,7 @@ def _effect(folder: Path, path: str, is_sparks: bool) -> Effect | None:
     table = path.removeprefix(f"{folder}/").rstrip("/")
     return Effect(
         caller=called,
-        table=_BATCH.sub(r"\1", re.sub(r"^store/\w+/", "", table)),
+        table=_SCRATCH.sub(r"\1", _BATCH.sub(r"\1", re.sub(r"^store/\w+/", "", table))),
         is_sparks=is_sparks,
         lines=tuple((_product_file(frame) or "", frame.f_lineno) for frame in ours),
     )

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import functions as F
 
 from acker import Count, DeltaSpout, KafkaSpout, KafkaTarget, Topology
@@ -73,6 +74,25 @@ def test_a_record_that_its_topic_would_not_take_fails_its_message_before_the_ack
         "there is no topic nowhere",
         f"topic {one.name} takes 2000 bytes at most, and the record has 2500",
     ]
+
+
+def test_what_a_topic_does_not_take_any_more_after_the_ack_is_a_dead_letter(place, broker, topic):
+    one = topic(max_message_bytes="9000")
+    words = Words(place.folder, KafkaTarget(broker.servers, one.name, value="word"))
+    words.feed("a", ("x", 1), ("y" * 2_000, 2), ("z", 3))
+    run = place.run(words.topology())
+    for component in (*run.topology.spouts, *run.topology.bolts):
+        (run_spout if component.is_spout else run_bolt)(run, component)
+    fold(run)
+    limit = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ConfigResource.Type.TOPIC, one.name, incremental_configs=[limit])
+    admin = AdminClient({"bootstrap.servers": broker.servers})
+    admin.incremental_alter_configs([changed])[changed].result()
+    drain(run)
+    assert [value for _, value, _ in received(broker.servers, one.name)] == ["x", "z"]
+    found = audit_report(run.topology, run.store)
+    assert (found.verdict, found.acked, found.dead_letter) == ("pass", 2, 1)
+    assert f"topic {one.name} takes 2000 bytes at most" in found.dead_letters[0].why
 
 
 def test_a_fold_of_many_parts_goes_on_where_it_was_cut_short(place, broker, topic, monkeypatch):

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from tests.model import report
-from tests.model.scenarios import COPIED, DOUBLED, LARGE, SMALL
+from tests.model.scenarios import COPIED, DOUBLED, LARGE, REFUSED, SMALL
 
 
 def main() -> int:
@@ -14,7 +14,7 @@ def main() -> int:
     given = parser.parse_args()
 
     print(f"Scenarios, breadth first, up to {given.states:,} states each:")
-    good = report.scenarios((*SMALL, *DOUBLED, *COPIED), given.states, say)
+    good = report.scenarios((*SMALL, *DOUBLED, *REFUSED, *COPIED), given.states, say)
     print(f"\nRandom paths of up to {report.PATH_STEPS} steps, each then left undisturbed:")
     good &= report.random_paths(LARGE, given.paths, say)
     print("\nRules, each left out, and the shortest trace that breaks something:")

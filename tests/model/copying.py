@@ -24,7 +24,15 @@ def parts(world: Scenario, s: State, me: Process) -> tuple[Part, ...]:
     tables = world.topologies[me.topology].targets if me.op == "backup" else ()
     published = [("known", ""), *(("targets", name) for name in tables)]
     streams = [("streams", name) for name in dict.fromkeys([*reversed(bolts), *spouts])]
-    found = (*published, ("ledger", ""), ("events", ""), *streams, ("journal", ""), ("trims", ""))
+    found = (
+        *published,
+        ("ledger", ""),
+        ("events", ""),
+        *streams,
+        ("journal", ""),
+        ("refusals", ""),
+        ("trims", ""),
+    )
     return found if world.on("backup order") else found[::-1]
 
 

@@ -30,6 +30,20 @@ _GONE = Topology((), (Bolt("a", ("s",)),), {"t": "a"})
 _ALSO_Q = Topology(("p", "q"), (Bolt("j", ("p", "q"), "join"), Bolt("r", ("q",))), {"t": "j"})
 _LATER = Topology(("s",), (Bolt("a", ("s",), "later"),), {"t": "a"})
 
+_FIRST = frozenset({("t", 1)})
+_REFUSED = Scenario("", (has.SHORT,), has.ONE, processes=1, refused=_FIRST)
+_REFUSED_ONCE = Scenario("", (has.TWO_TABLES,), has.ONE, processes=1, refused=_FIRST)
+_REFUSED_AND_REPLAYED = Scenario(
+    "",
+    (has.TABLE_AND_SUMS,),
+    has.ONE,
+    processes=1,
+    begin=("run s", "run a", "run b", "fold", "publish u"),
+    refused=_FIRST,
+    hands=(Hand(("acked", "dead letter")),),
+    attempts=3,
+)
+
 ALL = (
     Counterexample("logged batches", Scenario("", (has.SHORT,), has.ONE, spotless=True)),
     Counterexample("edges", Scenario("", (has.SHORT, _MORE), has.ONE, processes=1)),
@@ -120,6 +134,25 @@ ALL = (
     Counterexample(
         "replace",
         Scenario("", (has.SHORT,), has.ONE, settled_first=True, processes=1, hands=(Hand(("acked",)),)),
+    ),
+    Counterexample("refusal first", _REFUSED),
+    Counterexample("left out", _REFUSED),
+    Counterexample("refused partners", Scenario("", (has.JOIN,), has.PAIR, processes=1, refused=_FIRST)),
+    Counterexample("refused everywhere", _REFUSED_ONCE),
+    Counterexample("leaves once", _REFUSED_AND_REPLAYED),
+    Counterexample("never there", Scenario("", (has.SUMS,), has.ONE, processes=1, refused=_FIRST)),
+    Counterexample("later attempt", _REFUSED_AND_REPLAYED),
+    Counterexample(
+        "trim refused",
+        Scenario(
+            "",
+            (has.TABLE_AND_SUMS,),
+            has.ONE,
+            processes=1,
+            begin=("run s", "run a", "run b"),
+            refused=_FIRST,
+            ops=frozenset({"trim"}),
+        ),
     ),
     Counterexample(
         "standing",
@@ -237,5 +270,9 @@ ALL = (
 UNNEEDED = {
     "count": "ids are symbols here, and cancel only where one was consumed; for 64-bit ids or damaged ones "
     "the count is the second proof",
+    "one refusal": "a root that two records name is refused once; that nothing was recorded meanwhile only "
+    "saves work",
+    "nothing to replace": "what was refused leaves each table once, whatever is to replace it; without the "
+    "rule a replay of it would be refused where a table cannot take back",
     "won": "whoever follows the other's batch finishes what the journal says; leaving only saves work",
 }

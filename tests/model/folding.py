@@ -18,7 +18,7 @@ def fix_version(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     version = len(s.events)
     if world.on("one version"):
         memory = previous, clock, version, waiting(world, s, me.topology, version)
-        yield "fixes events", s, me._replace(step="commit", memory=memory)
+        yield "fixes events", s, me._replace(step="refusals", memory=memory)
     else:
         yield "fixes events", s, me._replace(step="waiting", memory=(previous, clock, version))
 
@@ -26,7 +26,16 @@ def fix_version(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
 def read_waiting(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     """Look for waiting tuples as of now: where the rule of one version is left out."""
     found = waiting(world, s, me.topology, len(s.events))
-    yield "looks for waiting tuples", s, me._replace(step="commit", memory=(*me.memory, found))
+    yield "looks for waiting tuples", s, me._replace(step="refusals", memory=(*me.memory, found))
+
+
+def read_refusals(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Fix what published tables have refused."""
+    after = me._replace(step="commit", memory=(*me.memory, len(s.refusals)))
+    if world.refused:
+        yield "fixes what was refused", s, after
+    else:
+        yield from commit(world, s, after)
 
 
 def waiting(world: Scenario, s: State, topology: int, version: int) -> frozenset[Root]:
@@ -43,7 +52,7 @@ def waiting(world: Scenario, s: State, topology: int, version: int) -> frozenset
 
 def commit(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     """Append the fold, if its number is free."""
-    previous, clock, version, wait = me.memory
+    previous, clock, version, wait, refusals = me.memory
     if len(s.ledger) > previous and world.on("fold once"):
         yield f"fold {previous + 1} is there already", s, None
         return
@@ -51,10 +60,11 @@ def commit(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     old = [row for each in s.ledger[:previous] for row in each.settled]
     spouts = world.topologies[me.topology].spouts
     rows = decide(world, before, old, new_events(s, before, version), clock, wait, spouts)
+    rows += refused_rows(world, s, before, refusals, [*old, *rows])
     live = tuple(row for row in rows if row.state in ("pending", "retrying"))
     settled = tuple(row for row in rows if row not in live)
     logged = Frozen({name: s.logged(name, version) for name in s.journal})
-    fold = Fold(version, logged, clock, live, settled)
+    fold = Fold(version, logged, clock, live, settled, refusals)
     what = f"commits fold {len(s.ledger) + 1}: {', '.join(described(row) for row in rows)}"
     if world.on("fold's position"):
         yield what, s._replace(ledger=(*s.ledger, fold)), None
@@ -67,6 +77,21 @@ def commit(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
 def commit_position(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     index, fold = me.memory
     yield "commits the position", s._replace(ledger=(*s.ledger[:index], fold, *s.ledger[index + 1 :])), None
+
+
+def refused_rows(
+    world: Scenario, s: State, before: Fold, upto: int, rows: Sequence[LedgerRow]
+) -> list[LedgerRow]:
+    """What becomes of acked messages that a table has refused: they are given up, unless they go on."""
+    refused = {root for each in s.refusals[before.refusals : upto] for root in each.roots}
+    found = []
+    for row in [row for row in rows if row.state == "acked" and row.root in refused]:
+        found.append(row._replace(state="failed", reason="refused", replaces=None))
+        others = [each for each in rows if each.root.message == row.root.message]
+        later = any(each.attempt > row.attempt for each in others) and world.on("later attempt")
+        if not later and not any((each.root, each.state) == (row.root, "dead letter") for each in others):
+            found.append(found[-1]._replace(state="dead letter"))
+    return found
 
 
 def described(row: LedgerRow) -> str:
@@ -239,6 +264,7 @@ STEPS = {
     "ledger": read_ledger,
     "version": fix_version,
     "waiting": read_waiting,
+    "refusals": read_refusals,
     "commit": commit,
     "position": commit_position,
 }

@@ -6,7 +6,8 @@ An ack is judged from streams and journal, so that a fold's arithmetic is not it
 from collections.abc import Iterator
 
 from tests.model.folding import waiting
-from tests.model.publishing import agrees
+from tests.model.publishing import agrees, refused_by, refused_upto
+from tests.model.replaying import newest_rows
 from tests.model.state import FAILURES, Fold, LedgerRow, Message, Root, Row, State, Target
 from tests.model.world import Scenario
 
@@ -104,9 +105,12 @@ def is_forgotten(s: State, root: Root, version: int) -> bool:
 def settled_again(s: State, newest: Fold) -> Iterator[str]:
     earlier = {row.root for fold in s.ledger[:-1] for row in fold.settled if row.state != "lost"}
     for row in newest.settled:
-        if row.root in earlier and row.state not in ("lost", "dead letter"):
+        if row.root in earlier and row.state not in ("lost", "dead letter") and row.reason != "refused":
             yield f"{named(row)} settled twice"
     live = [row.root.message for row in newest.live]
+    for row in newest.settled:
+        if row.state == "dead letter" and row.reason == "refused" and row.root.message in live:
+            yield f"{named(row)} is given up while its message goes on"
     for message in set(live):
         if live.count(message) > 1:
             yield f"{message[0]}:{message[1]} is in flight twice"
@@ -138,7 +142,10 @@ def wrong_in_tables(world: Scenario, s: State, is_backup: bool = False) -> Itera
         if is_told(world, s, name) and not is_backup:
             continue
         counts, attempts = published(world, s, name)
-        for message, expected in acked_by(s, table.position).items():
+        acked = acked_by(s, table.position)
+        gone = refused_upto(s, table.position) | refused_by(s, name)
+        kept = {message: root.attempt for message, root in acked.items() if root not in gone}
+        for message, expected in kept.items():
             count = counts.get(message, 0)
             if count != 1:
                 what = "loss" if count == 0 else "double"
@@ -146,7 +153,7 @@ def wrong_in_tables(world: Scenario, s: State, is_backup: bool = False) -> Itera
             elif not attempts.get(message, set()) <= {expected}:
                 yield f"{name} has a row of an older attempt of {message[0]}:{message[1]}"
         for message, count in counts.items():
-            if message not in acked_by(s, table.position) and (message not in world.untracked or count > 1):
+            if message not in kept and (message not in world.untracked or count > 1):
                 yield f"{name} has {count} rows of {message[0]}:{message[1]}, which is not acked"
 
 
@@ -170,12 +177,14 @@ def published(world: Scenario, s: State, name: str) -> tuple[dict[Message, int],
     return counts, attempts
 
 
-def acked_by(s: State, fold: int) -> dict[Message, int]:
+def acked_by(s: State, fold: int) -> dict[Message, Root]:
     """Message -> its newest attempt that was acked by a fold."""
     rows = (row for each in s.ledger[:fold] for row in each.settled if row.state == "acked")
-    found: dict[Message, int] = {}
+    found: dict[Message, Root] = {}
     for row in rows:
-        found[row.root.message] = max(row.root.attempt, found.get(row.root.message, 0))
+        found[row.root.message] = max(
+            row.root, found.get(row.root.message, row.root), key=lambda root: root.attempt
+        )
     return found
 
 
@@ -193,15 +202,25 @@ def unfinished(world: Scenario, s: State) -> str | None:
                 count = published(world, s, name)[0].get(message, 0)
                 if count != 1:
                     return f"{name} has {count} rows of {spout}:{offset}, which is not tracked"
+    refused = refused_upto(s, len(s.ledger))
     for name in world.topologies[s.topology].targets:
         if is_told(world, s, name):
             continue
         counts, _ = published(world, s, name)
-        for message in acked_by(s, len(s.ledger)):
-            if counts.get(message, 0) != 1:
-                count = counts.get(message, 0)
+        for message, root in acked_by(s, len(s.ledger)).items():
+            count = counts.get(message, 0)
+            if root not in refused and count != 1:
                 return f"loss: {name} has {count} rows of {message[0]}:{message[1]}, which is acked"
-    return None
+            if root in refused and count:
+                return f"{name} has {count} rows of {message[0]}:{message[1]}, which was refused"
+    return next(untold(world, s, refused), None)
+
+
+def untold(world: Scenario, s: State, refused: set[Root]) -> Iterator[str]:
+    """Messages whose acked attempt was refused, and that count as acked all the same; and the reverse."""
+    for message, row in newest_rows(world, s, len(s.ledger)).items():
+        if row.state == "acked" and row.root in refused:
+            yield f"loss: {message[0]}:{message[1]} was refused, and nobody is told"
 
 
 def named(row: LedgerRow) -> str:

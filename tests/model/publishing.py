@@ -1,8 +1,11 @@
-"""Publishing, as `acker/operations/publish.py` does it: fold by fold, one commit per fold and table."""
+"""Publishing, as `acker/operations/publish.py` does it: fold by fold, one commit per fold and table.
+
+What a table refuses is recorded, and the publish begins anew.
+"""
 
 from collections.abc import Iterable, Iterator
 
-from tests.model.state import Frozen, LedgerRow, Process, Root, Row, State, Target
+from tests.model.state import Frozen, LedgerRow, Process, Refusal, Root, Row, State, Target
 from tests.model.world import Scenario
 
 Outcome = tuple[str, State, Process | None]
@@ -13,7 +16,7 @@ def look(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     folds = to_publish(world, s, me.topology, me.component)
     if folds:
         table = s.targets.get(me.component, Target())
-        then = me._replace(step="publish", memory=(folds[0], table.id))
+        then = me._replace(step="publish", memory=(folds[0], table.id, len(s.refusals)))
         found = recorded(s, me.component, table.txn, table.id) if world.on("learns") else s
         yield f"finds fold {folds[0]} to publish", found, then
 
@@ -40,7 +43,7 @@ def after(world: Scenario, s: State, topology: int, table: str, position: int) -
     return [
         number
         for number in range(position + 1, len(s.ledger) + 1)
-        if acked_in(s, number) or untracked_in(s, component, number)
+        if acked_in(s, number) or untracked_in(s, component, number) or refused_in(world, s, number)
     ]
 
 
@@ -56,15 +59,24 @@ def untracked_in(s: State, component: str, fold: int) -> list[Row]:
 
 def publish(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     """Append the fold's tuples, and take out what earlier attempts had published, in one commit."""
-    table, (fold, _) = s.targets.get(me.component, Target()), me.memory
+    table, (fold, _, known) = s.targets.get(me.component, Target()), me.memory
     if table.txn >= fold and world.on("target's txn"):
         yield f"fold {fold} is there already", s, None
         return
     topology = world.topologies[me.topology]
     component = topology.targets[me.component]
-    acked = acked_in(s, fold)
-    replaced = {row.replaces for row in acked if row.replaces is not None} if world.on("replace") else set()
-    new = tuples_of(world, s, component, {row.root for row in acked}) + untracked_in(s, component, fold)
+    own = refused_by(s, me.component, known)
+    acked = {row.root for row in acked_in(s, fold)} - (own if world.on("left out") else set())
+    bad = {row.roots[0] for row in tuples_of(world, s, component, acked) if is_refused(world, s, me, row)}
+    if bad:
+        bad |= acked_with(s, fold, bad) if world.on("refused partners") else set()
+        memory = known, frozenset(bad)
+        if world.on("refusal first"):
+            yield f"finds that {me.component} refuses it", s, me._replace(step="refuse", memory=memory)
+            return
+        acked -= bad
+    replaced = leaving(world, s, fold, own)
+    new = tuples_of(world, s, component, acked) + untracked_in(s, component, fold)
     if me.component in topology.sums:
         rows = added(table.rows, new, tuples_of(world, s, component, replaced))
     else:
@@ -79,12 +91,71 @@ def publish(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
 
 def record(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
     """Let the store know as well, of the table that was looked at."""
-    yield f"records fold {me.memory[0]} of {me.component}", recorded(s, me.component, *me.memory), None
+    yield f"records fold {me.memory[0]} of {me.component}", recorded(s, me.component, *me.memory[:2]), None
 
 
 def recorded(s: State, table: str, fold: int, who: int) -> State:
     newest, _ = s.known.get(table, (0, 0))
     return s if newest >= fold else s._replace(known=s.known.put(table, (fold, who)))
+
+
+def refuse(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
+    """Record what a table refuses, unless more was recorded meanwhile. The next run publishes the rest."""
+    known, bad = me.memory
+    if len(s.refusals) == known or not world.on("one refusal"):
+        s = s._replace(refusals=(*s.refusals, Refusal(me.component, bad)))
+        what = (
+            f"records that {me.component} refuses {', '.join(f'{r.spout}:{r.offset}' for r in sorted(bad))}"
+        )
+        yield what, s, None
+    else:
+        yield "leaves, since more was recorded meanwhile", s, None
+
+
+def is_refused(world: Scenario, s: State, me: Process, row: Row) -> bool:
+    """Whether a table would not take a tuple."""
+    offsets = {offset for _, offset in row.origins}
+    return me.component in s.strict and any((me.component, offset) in world.refused for offset in offsets)
+
+
+def offsets_in(world: Scenario, s: State, table: str) -> set[int]:
+    """Offsets of the messages that rows of a table are made of."""
+    is_sum = table in world.topologies[s.topology].sums
+    rows = s.targets.get(table, Target()).rows
+    return {offset for row in rows for _, offset in row[0 if is_sum else 1]}
+
+
+def refused_by(s: State, table: str, upto: int | None = None) -> set[Root]:
+    """All roots that a table has refused, as far as it was recorded."""
+    return {root for each in s.refusals[:upto] if each.table == table for root in each.roots}
+
+
+def acked_with(s: State, fold: int, roots: set[Root]) -> set[Root]:
+    """The roots that a fold acked together with some."""
+    rows = acked_in(s, fold)
+    groups = {row.joined for row in rows if row.root in roots} - {None}
+    return {row.root for row in rows if row.joined in groups}
+
+
+def refused_upto(s: State, fold: int) -> set[Root]:
+    """The roots whose refusal a fold, or one before it, has read."""
+    upto = s.ledger[fold - 1].refusals if fold else 0
+    return {root for each in s.refusals[:upto] for root in each.roots}
+
+
+def refused_in(world: Scenario, s: State, fold: int) -> set[Root]:
+    """The roots whose refusal a fold was the first to read."""
+    return refused_upto(s, fold) - refused_upto(s, fold - 1) if world.on("refused everywhere") else set()
+
+
+def leaving(world: Scenario, s: State, fold: int, own: set[Root]) -> set[Root]:
+    """The roots whose tuples leave a table with a fold: what is replaced, and what was refused."""
+    replaced = {row.replaces for row in acked_in(s, fold) if row.replaces} if world.on("replace") else set()
+    refused = refused_in(world, s, fold)
+    if world.on("leaves once"):
+        earlier = {row.replaces for number in range(1, fold) for row in acked_in(s, number)}
+        replaced, refused = replaced - refused_upto(s, fold - 1), refused - earlier
+    return (replaced | refused) - (own if world.on("never there") else set())
 
 
 def added(
@@ -173,4 +244,4 @@ def logged_at(s: State, fold: int) -> Frozen:
     return s.ledger[fold - 1].logged if fold else Frozen()
 
 
-STEPS = {"look": look, "publish": publish, "record": record}
+STEPS = {"look": look, "publish": publish, "record": record, "refuse": refuse}

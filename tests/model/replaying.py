@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from tests.model.batches import appended
+from tests.model.publishing import refused_upto
 from tests.model.state import Batch, Emission, LedgerRow, Message, Process, State
 from tests.model.world import Hand, Scenario
 
@@ -88,7 +89,7 @@ def hand_select(world: Scenario, s: State, me: Process) -> Iterator[Outcome]:
         return
     batches = []
     for spout, _ in logged:
-        chosen = [emission(s, row) for row in found if row.root.spout == spout]
+        chosen = [emission(world, s, row) for row in found if row.root.spout == spout]
         batch = replay_batch(world, s, me, spout, chosen, fold)
         if batch is not None:
             batches += parted(world, s, batch, found)
@@ -164,6 +165,13 @@ def acked_row(s: State, message: Message) -> LedgerRow | None:
     return max(rows, key=lambda row: row.attempt, default=None)
 
 
+def standing_row(world: Scenario, s: State, message: Message) -> LedgerRow | None:
+    """The row of the acked attempt that a replay is to replace."""
+    found = acked_row(s, message)
+    gone = refused_upto(s, len(s.ledger)) if world.on("nothing to replace") else set()
+    return None if found is None or found.root in gone else found
+
+
 def groups_of(s: State, row: LedgerRow) -> set[object]:
     acked = acked_row(s, row.root.message)
     return {row.joined, acked.joined if acked else None} - {None}
@@ -175,8 +183,8 @@ def partners(s: State, found: list[LedgerRow], newest: dict[Message, LedgerRow])
     return [row for row in others if groups_of(s, row) & groups]
 
 
-def emission(s: State, row: LedgerRow) -> Emission:
-    acked = acked_row(s, row.root.message)
+def emission(world: Scenario, s: State, row: LedgerRow) -> Emission:
+    acked = standing_row(world, s, row.root.message)
     attempt = row.attempt + (row.state != "retrying")
     return Emission(row.root.offset, attempt, acked.root if acked else None)
 
@@ -185,7 +193,7 @@ def refused(world: Scenario, s: State, me: Process, found: Iterable[LedgerRow]) 
     """Published sums cannot take back what was trimmed."""
     if not world.topologies[me.topology].sums or not s.trims:
         return False
-    acked = [acked_row(s, row.root.message) for row in found]
+    acked = [standing_row(world, s, row.root.message) for row in found]
     return any(row is not None and row.root.batch <= s.trims[-1].get(row.root.spout, 0) for row in acked)
 
 

@@ -83,7 +83,8 @@ def has_to_fold(world: Scenario, s: State) -> bool:
     gone = any(
         r.state == "retrying" and r.root.spout not in world.topologies[s.topology].spouts for r in newest.live
     )
-    return newest.version < len(s.events) or turned or (gone and world.on("spout gone"))
+    refused = newest.refusals < len(s.refusals)
+    return newest.version < len(s.events) or turned or refused or (gone and world.on("spout gone"))
 
 
 def retirable(world: Scenario, s: State) -> set[str]:
@@ -130,6 +131,10 @@ def surroundings(world: Scenario, s: State) -> Iterator[Move]:
         for name in s.targets:
             if (after := publishing.again(world, s, name)) is not None:
                 yield f"{name} is to be published again", after
+    for table in sorted({table for table, _ in world.refused} - s.strict):
+        there = publishing.offsets_in(world, s, table)
+        if not any((table, offset) in world.refused for offset in there):
+            yield f"{table} gets another rule", s._replace(strict=s.strict | {table})
     if "compact" in world.ops and s.compacted < len(s.ledger):
         yield "the ledger is compacted", s._replace(compacted=len(s.ledger))
 

@@ -140,6 +140,58 @@ SMALL = (
     ),
 )
 
+_REFUSED = frozenset({("t", 1)})
+TWO_TABLES = Topology(("s",), (Bolt("a", ("s",)), Bolt("b", ("s",))), {"t": "a", "u": "b"})
+TABLE_AND_SUMS = Topology(TWO_TABLES.spouts, TWO_TABLES.bolts, TWO_TABLES.targets, sums=("u",))
+SUMS_AND_TABLE = Topology(TWO_TABLES.spouts, TWO_TABLES.bolts, TWO_TABLES.targets, sums=("t", "u"))
+
+# A table that refuses what was acked.
+REFUSED = (
+    Scenario("refused", (SHORT,), ONE, refused=_REFUSED),
+    Scenario("refused, one of two", (ALL,), TWO, refused=_REFUSED),
+    Scenario("refused, by one of two tables", (TWO_TABLES,), ONE, processes=1, refused=_REFUSED),
+    Scenario("refused, then sums", (TABLE_AND_SUMS,), ONE, processes=1, refused=_REFUSED),
+    Scenario("refused by both", (SUMS_AND_TABLE,), ONE, processes=1, refused=frozenset({("t", 1), ("u", 1)})),
+    Scenario("refused, joined", (JOIN,), PAIR, processes=1, refused=_REFUSED),
+    Scenario(
+        "refused, by hand",
+        (SUMS,),
+        ONE,
+        attempts=3,
+        refused=_REFUSED,
+        hands=(Hand(("acked", "dead letter")), Hand(("acked", "dead letter"))),
+    ),
+    Scenario(
+        "refused, sums, by hand",
+        (TABLE_AND_SUMS,),
+        ONE,
+        attempts=3,
+        processes=1,
+        begin=("run s", "run a", "run b", "fold", "publish u"),
+        refused=_REFUSED,
+        hands=(Hand(("acked", "dead letter")), Hand(("acked", "dead letter"))),
+        bad=frozenset({("a", 1)}),
+    ),
+    Scenario(
+        "refused, sums, trimmed",
+        (TABLE_AND_SUMS,),
+        ONE,
+        processes=1,
+        begin=("run s", "run a", "run b"),
+        refused=_REFUSED,
+        ops=frozenset({"trim", "compact"}),
+    ),
+    Scenario(
+        "refused, doubled",
+        (TABLE_AND_SUMS,),
+        ONE,
+        begin=("run s", "run a", "run b", "fold"),
+        refused=_REFUSED,
+        hands=(Hand(("acked", "dead letter")),),
+    ),
+    Scenario("refused, backed up", (SHORT,), ONE, processes=1, refused=_REFUSED, ops=frozenset({"backup"})),
+)
+
 WIDE = Topology(
     ("p", "q"),
     (Bolt("a", ("p",)), Bolt("m", ("a", "q"), "match"), Bolt("b", ("m",)), Bolt("c", ("p",))),
@@ -155,6 +207,7 @@ OTHER = Topology(
     ("p", "q"), (Bolt("a", ("p",)), Bolt("n", ("a", "q"), "match"), Bolt("b", ("n",))), {"t": "b"}
 )
 TWOS = {"p": 2, "q": 2}
+WIDE_TABLES = Topology(WIDE.spouts, WIDE.bolts, {"t": "b", "u": "b"}, ("u",))
 _ANY = frozenset({("a", 1), ("m", 2), ("b", 1), ("c", 2)})
 _ALL = frozenset({"give up", "trim", "compact"})
 
@@ -335,6 +388,20 @@ LARGE = (
         processes=3,
         hands=(Hand(("acked", "dead letter", "lost", "retrying")), Hand(("acked",), (("p", 1),))),
         ops=frozenset({"trim", "compact"}),
+    ),
+    Scenario(
+        "everything, refused",
+        (WIDE_TABLES,),
+        TWOS,
+        read=1,
+        patient=False,
+        ticks=2,
+        attempts=4,
+        bad=_ANY,
+        refused=frozenset({("t", 1), ("u", 2)}),
+        processes=3,
+        hands=(Hand(("acked", "dead letter", "lost", "retrying")), Hand(("acked", "dead letter"))),
+        ops=_ALL,
     ),
     Scenario(
         "everything, backed up",

@@ -131,6 +131,14 @@ class Fold(NamedTuple):
     turn: int
     live: tuple[LedgerRow, ...]
     settled: tuple[LedgerRow, ...]
+    refusals: int = 0  # that it has read
+
+
+class Refusal(NamedTuple):
+    """One commit of what a published table would not take, after the ack."""
+
+    table: str
+    roots: frozenset[Root]
 
 
 class Target(NamedTuple):
@@ -176,6 +184,8 @@ class State(NamedTuple):
     events: tuple[Commit, ...] = ()
     ledger: tuple[Fold, ...] = ()
     targets: Frozen = Frozen()  # name -> Target
+    refusals: tuple[Refusal, ...] = ()
+    strict: frozenset[str] = frozenset()  # published tables that have got another rule
     trims: tuple[Frozen, ...] = ()  # each: component -> its newest batch that may be gone
     compacted: int = 0  # live rows of folds before this one are gone from the ledger's newest version
     clock: int = 0

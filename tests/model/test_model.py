@@ -9,7 +9,7 @@ from tests.model import report
 from tests.model.counterexamples import ALL, UNNEEDED, Counterexample
 from tests.model.explore import explore, random_path
 from tests.model.rules import RULES
-from tests.model.scenarios import COPIED, DOUBLED, LARGE, SMALL
+from tests.model.scenarios import COPIED, DOUBLED, LARGE, REFUSED, SMALL
 from tests.model.world import Scenario
 
 _STATES = 10_000
@@ -25,7 +25,7 @@ def _name(world: Scenario) -> str:
     return world.name
 
 
-@pytest.mark.parametrize("world", [*_by_turns((*SMALL, *DOUBLED, *COPIED), _name)])
+@pytest.mark.parametrize("world", [*_by_turns((*SMALL, *DOUBLED, *REFUSED, *COPIED), _name)])
 def test_nothing_breaks_while_all_rules_hold(world: Scenario) -> None:
     assert explore(world, _STATES).fault is None
 

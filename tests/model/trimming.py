@@ -101,9 +101,11 @@ def needed(world: Scenario, s: State, topology: int, fold: int) -> dict[str, int
     rows = []
     if world.on("trim settled") and (world.on("pinned") or fold >= s.compacted):
         rows += s.ledger[fold - 1].live
+    gone = [root for each in s.refusals[refused_everywhere(world, s, topology) :] for root in each.roots]
     if world.on("trim published"):
         rows += [row for each in s.ledger[passed(world, s, topology) :] for row in each.settled]
     roots = [row.root for row in rows if row.state != "retrying"]
+    roots += gone if world.on("trim refused") else []
     first: dict[str, int] = {}
     if world.on("trim replaced"):
         roots += [row.replaces for row in rows if row.replaces is not None]
@@ -114,6 +116,12 @@ def needed(world: Scenario, s: State, topology: int, fold: int) -> dict[str, int
     for root in roots:
         first[root.spout] = min(root.batch, first.get(root.spout, root.batch))
     return first
+
+
+def refused_everywhere(world: Scenario, s: State, topology: int) -> int:
+    """How many of the refusals every table has given up the roots of."""
+    fold = passed(world, s, topology)
+    return s.ledger[fold - 1].refusals if fold else 0
 
 
 def unpublished(world: Scenario, s: State, topology: int) -> dict[str, int]:

@@ -65,6 +65,7 @@ class Scenario:
         attempts: of a message, at most.
         bad: (component, offset) of messages that may fail there, each time anew.
         rejected: those of `bad` whose failure is for good.
+        refused: (table, offset) of messages whose rows a table refuses once it has got another rule.
         gone: messages that the source may no longer hold when they are replayed.
         untracked: messages that are not tracked.
         ticks: how often the clock moves by more than a timeout.
@@ -86,6 +87,7 @@ class Scenario:
     attempts: int = 2
     bad: frozenset[tuple[str, int]] = frozenset()
     rejected: frozenset[tuple[str, int]] = frozenset()
+    refused: frozenset[tuple[str, int]] = frozenset()
     gone: frozenset[Message] = frozenset()
     untracked: frozenset[Message] = frozenset()
     ticks: int = 0

@@ -32,6 +32,8 @@ KAFKA = "tests/kafka/test_kafka_spout.py::"
 KAFKA_BACKUP = "tests/kafka/test_backup.py::"
 KAFKA_TARGET = "tests/kafka/test_kafka_target.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
+REFUSALS = "tests/store/test_refusals.py::"
+REFUSED = "tests/spark/test_refused.py::"
 REPLY = "tests/unit/test_lost_reply.py::"
 REPLAY = "tests/store/test_replay.py::"
 REQUESTS = "tests/store/test_requests.py::"
@@ -663,7 +665,7 @@ MUTANTS = (
     Mutant(
         "a replay by hand leaves joined messages behind",
         "acker/operations/matching.py",
-        "partners = _partners(topology, fold, trim, chosen)",
+        "partners = _partners(topology, snapshot, fold, trim, chosen)",
         "partners = chosen.clear()",
         (f"{RICH}test_a_message_that_is_replayed_takes_its_partner_along",),
     ),
@@ -863,9 +865,30 @@ MUTANTS = (
         (f"{NOTHING}test_a_fold_without_a_tuple_for_a_target_is_published_as_it_is",),
     ),
     Mutant(
+        "what one table refuses stays in the others",
+        "acker/operations/publish.py",
+        "refused = {fold for fold, (first, last) in read.items() if first < last}",
+        "refused = set()",
+        (f"{REFUSED}test_what_a_table_refuses_after_the_ack_leaves_all_tables_as_dead_letters",),
+    ),
+    Mutant(
+        "what leaves a table does so a second time with its refusal",
+        "acker/core/refusals.py",
+        '    return found.join(replaced, on="root_id", how="anti").drop("fold")\n',
+        '    return found.drop("fold")\n',
+        (f"{REFUSALS}test_what_a_later_attempt_has_replaced_leaves_no_table_again",),
+    ),
+    Mutant(
+        "a refused message is given up although it was emitted again",
+        "acker/core/refusals.py",
+        'failed.join(goes_on, on="root_id", how="anti")',
+        'failed.join(goes_on.clear(), on="root_id", how="anti")',
+        (f"{REFUSALS}test_a_message_that_is_emitted_again_is_not_given_up",),
+    ),
+    Mutant(
         "a replay adds to an aggregate without taking back",
         "acker/operations/publish.py",
-        "replaced = _of_roots(run, journal, name, _caused(journal, name, acked.replaced), old)",
+        "replaced = _of_roots(run, journal, name, _caused(journal, name, emissions), old)",
         "replaced = None",
         (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
     ),
@@ -887,9 +910,9 @@ MUTANTS = (
         "a backup opens the journal before the streams",
         "acker/operations/backup.py",
         """    yield from map(stream, Journal(store, topology.roles).components())
-    yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, TRIMS)
+    yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, REFUSALS, TRIMS)
 """,
-        """    yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, TRIMS)
+        """    yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, REFUSALS, TRIMS)
     yield from map(stream, Journal(store, topology.roles).components())
 """,
         (f"{BACKUP}test_what_is_written_in_a_backup_is_planned_in_it",),

@@ -1,0 +1,204 @@
+"""What published tables have refused after the ack: acked roots whose rows a table would not take.
+
+A publisher records them before it commits the rest of the fold. The next fold makes dead letters of their
+messages, and with that fold every other table gives up what it holds of them. So a root that was refused is
+in no table, or, until then, in those that took it.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+import polars as pl
+from deltalake import DeltaTable
+
+from acker.core.delta import append_rows, files_of, last_number, query
+from acker.core.events import State
+from acker.core.fold import FoldInput
+from acker.core.ledger import Fold, live_rows, refusals_read, settled_in
+from acker.core.messages import MESSAGE
+from acker.core.parquet import collect, columns_of, scan
+from acker.core.schemas import LEDGER, REFUSALS, SCHEMAS
+from acker.core.snapshot import Snapshot
+
+_APP = "refusals"
+_COLUMNS = columns_of(REFUSALS)
+
+
+def last_refusal(table: DeltaTable | None) -> int:
+    """The newest commit of `refusals`; 0 where nothing was ever refused."""
+    return last_number(table, _APP)
+
+
+def refusals(table: DeltaTable | None, after: int = 0, upto: int | None = None) -> pl.DataFrame:
+    """Rows of `refusals` of the commits in (after, upto], in their order.
+
+    Args:
+        upto: None for the newest.
+    """
+    newest = last_refusal(table) if upto is None else upto
+    if table is None or newest <= after:
+        return pl.DataFrame(schema=_COLUMNS)
+    rows = scan(files_of(table), _COLUMNS).filter(pl.col("refusal").is_between(after + 1, newest))
+    return collect(rows, lambda: files_of(table)).sort("refusal", "root_id")
+
+
+def unread_refusals(snapshot: Snapshot) -> int:
+    """How many roots were refused of which the newest fold has not read yet."""
+    read = snapshot.fold.refusals if snapshot.fold else 0
+    return refusals(snapshot.open(REFUSALS), read)["root_id"].n_unique()
+
+
+def record_refusals(
+    snapshot: Snapshot, stream: str, target: str, fold: int, refused: pl.DataFrame, now: datetime
+) -> bool:
+    """Record what a table refuses of what a fold acked, and all that was acked together with it.
+
+    Args:
+        target: where the stream is published.
+        refused: `root_id` and `reason`.
+
+    Returns:
+        False where more was recorded since the snapshot; then nothing is.
+    """
+    table = snapshot.require(REFUSALS)
+    number = last_refusal(table) + 1
+    is_acked = (pl.col("state") == State.ACKED) & (pl.col("fold") == fold)
+    acked = settled_in(snapshot.require(LEDGER), fold).filter(is_acked)
+    found = _with_partners(collect(acked.join(refused.lazy(), on="root_id", suffix="_told")), acked)
+    rows = found.with_columns(
+        refusal=pl.lit(number),
+        stream=pl.lit(stream),
+        target=pl.lit(target),
+        fold=pl.lit(fold),
+        refused_at=pl.lit(now),
+    ).select(pl.col(name).cast(kind) for name, kind in _COLUMNS.items())
+    return append_rows(table, rows.to_arrow().cast(SCHEMAS[REFUSALS].arrow()), _APP, number)
+
+
+def _with_partners(refused: pl.DataFrame, acked: pl.LazyFrame) -> pl.DataFrame:
+    """Rows of refused roots, with their `reason`, and of those that were acked together with them."""
+    columns = ["root_id", *MESSAGE, "attempt", "batch", "joined", "emitted_at"]
+    own = refused.select(*columns, reason="reason_told")
+    groups = (
+        own.drop_nulls("joined")
+        .sort("root_id")
+        .group_by("joined", maintain_order=True)
+        .agg(reason=pl.format("joined with {}:{}:{}: {}", *MESSAGE, "reason").first())
+    )
+    if groups.is_empty():
+        return own
+    partners = (
+        acked.select(columns).join(groups.lazy(), on="joined").join(own.lazy(), on="root_id", how="anti")
+    )
+    return pl.concat([own, collect(partners).select(own.columns)])
+
+
+def refused_rows(previous: Fold, new: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
+    """What a fold writes of refusals that none before it has read: each attempt failed after all.
+
+    Its message is given up, unless it was emitted again meanwhile.
+
+    Args:
+        new: rows of `refusals`.
+        fold: with the new events.
+    """
+    refused = new.unique("root_id", keep="first", maintain_order=True)
+    failed = refused.select(
+        "root_id",
+        *MESSAGE,
+        "attempt",
+        pl.lit(State.FAILED.value).alias("state"),
+        pl.lit(0, pl.Int64).alias("ack_val"),
+        pl.lit(0, pl.Int64).alias("outstanding"),
+        "reason",
+        pl.col("stream").alias("component"),
+        "batch",
+        pl.lit(None, pl.Int64).alias("replaces"),
+        "joined",
+        "emitted_at",
+        pl.lit(0, pl.Int64).alias("events"),
+        pl.lit(fold.now).alias("settled_at"),
+        pl.lit(False).alias("live"),
+    )
+    goes_on = collect(_going_on(previous, refused, fold))
+    given_up = failed.join(goes_on, on="root_id", how="anti").with_columns(
+        state=pl.lit(State.DEAD_LETTER.value)
+    )
+    return pl.concat([failed, given_up])
+
+
+def _going_on(previous: Fold, refused: pl.DataFrame, fold: FoldInput) -> pl.LazyFrame:
+    """Of refused roots (`root_id`) those whose message was emitted again, or is given up already."""
+    columns = ["root_id", *MESSAGE, "attempt", "state"]
+    since = pl.col("fold") > refused.select(pl.col("fold").min()).item()
+    arrived = pl.concat([fold.inits, fold.losses]).with_columns(state=pl.lit(None, pl.String))
+    rows = [live_rows(previous), settled_in(previous.ledger, previous.number).filter(since), arrived]
+    both = pl.concat([each.select(columns) for each in rows]).join(
+        refused.lazy().select(*MESSAGE, refused="root_id", was="attempt"), on=MESSAGE
+    )
+    is_again = pl.col("attempt") > pl.col("was")
+    is_told = (pl.col("root_id") == pl.col("refused")) & (pl.col("state") == State.DEAD_LETTER)
+    return both.filter(is_again | is_told.fill_null(False)).select(root_id="refused").unique()
+
+
+def refused_by(table: DeltaTable | None, stream: str) -> pl.DataFrame:
+    """The roots (`root_id`) that the table of a stream has refused: they never enter it."""
+    return refused_roots(table, [stream], None)
+
+
+def read_by_fold(ledger: DeltaTable, after: int, upto: int) -> dict[int, tuple[int, int]]:
+    """Fold in (after, upto] -> the commits of `refusals` that it was the first to read, as (first, last].
+
+    There may be none of them: then both are the newest that was read before.
+    """
+    rows = query(
+        "SELECT fold, logged FROM ledger WHERE live_in IS NULL AND root_id IS NULL "
+        f"AND fold >= {after} AND fold <= {upto} ORDER BY fold",
+        ledger=ledger,
+    )
+    read: Mapping[int, int] = {row["fold"]: refusals_read(dict(row["logged"])) for row in rows}
+    found, before = {}, read.get(after, 0)
+    for fold, newest in read.items():
+        found[fold] = (before, newest)
+        before = newest
+    found.pop(after, None)
+    return found
+
+
+def leaving(ledger: DeltaTable, table: DeltaTable | None, fold: int, read: tuple[int, int]) -> pl.DataFrame:
+    """The roots that tables give up with the fold that was the first to read their refusal.
+
+    Those that a later attempt has replaced before have left already.
+
+    Args:
+        read: see `read_by_fold`.
+
+    Returns:
+        root_id, spout, batch.
+    """
+    after, upto = read
+    before = refusals(table, 0, after)
+    new = refusals(table, after, upto).unique("root_id", keep="first")
+    found = new.join(before, on="root_id", how="anti").select("root_id", "spout", "batch", "fold")
+    if found.is_empty():
+        return found.drop("fold")
+    since = pl.col("fold") > found.select(pl.col("fold").min()).item()
+    replacing = settled_in(ledger, fold - 1).filter(
+        since & (pl.col("state") == State.ACKED) & pl.col("replaces").is_not_null()
+    )
+    replaced = collect(replacing.select(root_id="replaces"))
+    return found.join(replaced, on="root_id", how="anti").drop("fold")
+
+
+def refused_roots(table: DeltaTable | None, streams: Collection[str], fold: Fold | None) -> pl.DataFrame:
+    """The acked roots (`root_id`) that the table of a stream must not hold as of a fold.
+
+    They are those that it has refused itself, and those whose refusal the fold, or one before it, has read.
+
+    Args:
+        streams: that feed the table, or fed it.
+        fold: the newest one that the table holds; None where it keeps what other tables refuse.
+    """
+    is_own = pl.col("stream").is_in(list(streams))
+    is_read = pl.col("refusal") <= (fold.refusals if fold else 0)
+    return refusals(table).filter(is_own | is_read).select("root_id").unique()

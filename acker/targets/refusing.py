@@ -1,0 +1,170 @@
+"""Finding the messages whose rows a Delta table refuses, when Spark only says that some row did not go.
+
+What the table's rules tell of each row is asked first. Then the rest of the fold is applied to a clone of the
+table, which has its rules and shares its files: as a whole, and where that raises by halves, each on top of
+those that passed. So the table itself never changes, and what passes in the clone passes in it. The clone is
+given what belongs to no message before all else. Where that raises, no message is at fault.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import polars as pl
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from acker.core.delta import open_table
+from acker.core.errors import BoltError, StoreError
+from acker.core.identity import Identity
+from acker.core.quoting import sql_name
+from acker.core.reasons import LONGEST_TOLD
+from acker.core.schemas import component_of
+from acker.targets.base import NOTHING_REFUSED, Changes, Publisher, Target
+
+if TYPE_CHECKING:
+    from acker.targets.delta import DeltaTarget
+
+MOST_REFUSED = 32  # past this the table may be at fault and not the rows
+_CLASS = re.compile(r"^\([\w.$]+\) ")  # of Java's
+_HIDES = "TASK_WRITE_FAILED"
+_DATA = ("22", "23", "P0001")  # classes of SQLSTATE: values, constraints; and that of raise_error
+
+
+def fault_of_a_row(error: PySparkException) -> str | None:
+    """What an error says of a value that a table does not take; None where it is no value's doing."""
+    if not (error.getSqlState() or "").startswith(_DATA):
+        return None
+    said = str(error).split("JVM stacktrace:")[0].split(" SQLSTATE:")[0]
+    return " ".join(_CLASS.sub("", said.strip()).split())[:LONGEST_TOLD]
+
+
+def told_by_rules(
+    target: Target, spark: SparkSession, changes: Changes, groups: pl.DataFrame
+) -> pl.DataFrame:
+    """The roots of which a target's own rules tell that they are refused, and why.
+
+    Raises:
+        StoreError: they are most of them.
+    """
+    nothing = F.lit(None).cast("string")
+    rows = changes.added.withColumn("_kind", nothing).withColumn("_error", nothing)
+    columns = [name for name in changes.added.columns if name != "_root_id"]
+    try:
+        told = target.violations(spark, changes.publisher.stream, rows, columns)
+        refused = told.where("_kind IS NOT NULL AND _root_id IS NOT NULL").groupBy("_root_id")
+        found = pl.DataFrame(refused.agg(F.min("_error").alias("reason")).toArrow())
+    except (BoltError, PySparkException):
+        return NOTHING_REFUSED  # the table is not one for this stream, or none of its rules can be asked
+    found = found.select(root_id="_root_id", reason="reason").join(groups, on="root_id", how="semi")
+    check_fault(target, changes, found, groups.height)
+    return found
+
+
+def check_fault(target: Target, changes: Changes, refused: pl.DataFrame, among: int) -> None:
+    """Stop where a target refuses many messages, and most of those that were tried.
+
+    Raises:
+        StoreError: with why it refuses one.
+    """
+    if refused.height > MOST_REFUSED and 2 * refused.height > among:
+        raise StoreError(
+            f"{target.uri} refuses most messages of fold {changes.fold}, so it is taken to be at fault: "
+            f"{refused['reason'][0]} Mend it, and publish again.",
+            component=component_of(changes.publisher.stream),
+            table=target.uri,
+        )
+
+
+@dataclass
+class Search:
+    """A search for what a table refuses of a fold.
+
+    Args:
+        target: the table.
+        groups: as in `Target.refused`.
+        scratch: where the clone goes.
+    """
+
+    target: "DeltaTarget"
+    spark: SparkSession
+    changes: Changes
+    groups: pl.DataFrame
+    scratch: str
+    found: list[pl.DataFrame] = field(default_factory=list)
+    passed: int = 0
+
+    def __post_init__(self) -> None:
+        publisher = Publisher(Identity(f"trial-{uuid4().hex}"), self.changes.publisher.stream)
+        self.clone = self.target.at(self.scratch)
+        self.trial = replace(self.changes, publisher=publisher, fold=0)
+
+    def run(self) -> pl.DataFrame:
+        """The roots that are refused, and why, in the table's words.
+
+        Raises:
+            StoreError: most messages are refused.
+            PySparkException: an error that is no message's.
+        """
+        if open_table(self.target.path) is not None:
+            source, clone = (sql_name(path) for path in (self.target.path, self.scratch))
+            self.spark.sql(f"CREATE TABLE delta.{clone} SHALLOW CLONE delta.{source}")
+        if self._raised(self.changes.added.where("_root_id IS NULL")) is not None:
+            return NOTHING_REFUSED
+        self.trial = replace(self.trial, replaced_roots=None, replaced=None)
+        told = told_by_rules(self.target, self.spark, self.changes, self.groups)
+        self.found.append(told)
+        refused = self.groups.join(told, on="root_id", how="semi").select("group").unique()
+        rest = self.groups.join(refused, on="group", how="anti")
+        self._search(rest.with_columns(place=pl.col("group").rank("dense") - 1))
+        return pl.concat(self.found)
+
+    def _search(self, roots: pl.DataFrame) -> None:
+        parts = [(0, roots["group"].n_unique())]
+        while parts:
+            low, high = parts.pop()
+            mine = roots.filter(pl.col("place").is_between(low, high - 1)).select(_root_id="root_id")
+            if mine.is_empty():
+                continue
+            own = self.spark.createDataFrame(mine.to_arrow())
+            error = self._raised(self.changes.added.join(own, "_root_id", "left_semi"))
+            if error is None:
+                self.passed += high - low
+            elif high - low > 1:
+                middle = (low + high) // 2
+                parts += [(middle, high), (low, middle)]
+            else:
+                self.found.append(mine.select(root_id="_root_id", reason=pl.lit(fault_of_a_row(error))))
+                refused = pl.concat(self.found)
+                check_fault(self.target, self.changes, refused, self.passed + refused.height)
+
+    def _raised(self, added: DataFrame) -> PySparkException | None:
+        """What a table raises that is given some rows more; None where it takes them.
+
+        Raises:
+            PySparkException: what is no row's fault.
+        """
+        self.trial = replace(self.trial, added=added, fold=self.trial.fold + 1)
+        try:
+            self.clone.apply(self.spark, self.trial)
+        except PySparkException as error:
+            told = self._cause(error)
+            if told is None:
+                raise
+            return told
+        return None
+
+    def _cause(self, error: PySparkException) -> PySparkException | None:
+        """An error that tells which value is at fault; None where none is.
+
+        Delta's writer hides it. So what would be written is computed once more, and goes nowhere.
+        """
+        if _HIDES in str(error):
+            try:
+                computed = self.clone.computed(self.spark, self.trial)
+                computed.write.format("noop").mode("overwrite").save()
+            except PySparkException as cause:
+                error = cause
+        return None if fault_of_a_row(error) is None else error
