@@ -79,10 +79,11 @@ def local(inputs: Frames, roots: Sequence[int], some: Sequence[int]) -> Local | 
     tables = {}
     try:
         for stream, frame in inputs.items():
-            found = frame.join(mine, "_root_id", "left_semi").toArrow().sort_by("_root_id")
-            if error_of(spark.createDataFrame(found, frame.schema)):
+            part = frame.join(mine, "_root_id", "left_semi")
+            found = part.toArrow().sort_by("_root_id")
+            if error_of(spark.createDataFrame(found, part.schema)):
                 return None
-            tables[stream] = (found, frame.schema)
+            tables[stream] = (found, part.schema)
     except (PySparkException, pa.ArrowException):
         return None
     return Local(spark, tables, roots)

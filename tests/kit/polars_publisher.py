@@ -7,9 +7,10 @@ from acker.batches.run import Run
 from acker.core.delta import open_table
 from acker.core.schemas import LEDGER, stream
 from acker.operations.cycle import run_cycle
-from acker.operations.publish import acked_folds, former_streams
+from acker.operations.publish import acked_folds, former_streams, learn, record
 from acker.operations.taken_rows import note_taken
-from acker.targets.base import Publisher, published_fold
+from acker.targets.base import Publisher
+from acker.targets.standing import standing_of
 from tests.kit.polars_topology import USERS, rows
 
 
@@ -28,11 +29,13 @@ def publish(run: Run) -> None:
     journal = run.snapshot()
     (publication,) = run.topology.publications.values()
     name, target = publication.stream, publication.target
-    position = published_fold(journal, target, name)
+    standing = standing_of(journal, target.pinned(), name)
+    learn(run, publication, standing)
     former = [*former_streams(run.topology, journal, target)]
-    for acked in acked_folds(run.topology, journal, name, position, journal.fold.number):
+    for acked in acked_folds(run.topology, journal, name, standing.fold, journal.fold.number):
         note_taken(journal, name, former, target, acked.fold)
         _append(run, name, target.path, acked.fold, acked.untracked)
+        record(run, publication, standing, acked.fold)
 
 
 def _append(run: Run, name: str, path: str, fold: int, untracked: list[int]) -> None:

@@ -24,7 +24,7 @@ EXTENDED = pytest.mark.extended
 def reading(schema="id bigint, text string", **settings):
     """A topology with a spout whose source nobody reads."""
     topology = Topology("bad")
-    return topology, topology.spout("lines", FileSpout("/nowhere", schema=schema), **settings)
+    return topology, topology.spout("lines", FileSpout("/nowhere", format="json", schema=schema), **settings)
 
 
 def failed(result):
@@ -54,7 +54,7 @@ def test_a_row_that_raises_where_no_column_would_be_null_fails_alone(spark, bad,
 @EXTENDED
 def test_a_row_that_raises_in_an_aggregate_of_a_join_fails_the_messages_of_its_group(spark):
     topology, lines = reading()
-    others = topology.spout("others", FileSpout("/nowhere", schema="id bigint, text string"))
+    others = topology.spout("others", FileSpout("/nowhere", format="json", schema="id bigint, text string"))
 
     @topology.bolt(lines, others)
     def summed(lines, others):

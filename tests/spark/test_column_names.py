@@ -17,7 +17,7 @@ ROWS = [{name: 10 * row + number for number, name in enumerate(COLUMNS)} for row
 
 def reading():
     topology = Topology("named")
-    return topology, topology.spout("lines", FileSpout("/nowhere", schema=SCHEMA))
+    return topology, topology.spout("lines", FileSpout("/nowhere", format="json", schema=SCHEMA))
 
 
 def taken(tup):
@@ -50,7 +50,7 @@ def test_columns_of_any_name_are_given_to_a_bolt_and_emitted_by_it(spark, kind):
 
 def test_the_attributes_of_a_rich_bolts_tuple_stay_where_no_column_has_their_name(spark):
     topology = Topology("plain")
-    lines = topology.spout("lines", FileSpout("/nowhere", schema="id bigint"))
+    lines = topology.spout("lines", FileSpout("/nowhere", format="json", schema="id bigint"))
 
     class Told(RichBolt):
         def execute(self, tup, collector):

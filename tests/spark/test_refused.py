@@ -3,7 +3,9 @@
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -176,7 +178,8 @@ def test_what_was_acked_together_is_refused_together(place):
 
 def test_a_table_that_refuses_everything_is_at_fault_itself(place):
     run = begun(place)
-    place.spark.sql(f"REPLACE TABLE delta.`{place.path('rows')}` (id STRUCT<x: INT>) USING delta")
+    other = pa.table({"id": pa.array([], pa.struct({"x": pa.int32()}))})
+    write_deltalake(place.path("rows"), other, mode="overwrite", schema_mode="overwrite")
 
     with pytest.raises(PySparkException):
         publish_stream(run, run.topology.publications["rows"])
