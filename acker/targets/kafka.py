@@ -344,7 +344,8 @@ def _app(name: str) -> str:
 
 
 def _bytes(part: Column) -> Column:
-    return F.coalesce(F.octet_length(part.cast("binary")), F.lit(0))
+    """How many bytes a key or a value has as it is sent; 0 where there is none."""
+    return F.coalesce(F.octet_length(part.cast("string")), F.lit(0))
 
 
 def _looked_up(limits: Mapping[str, int], topic: Column) -> Column:

@@ -97,7 +97,7 @@ def faults(topology: Topology, store: Store) -> list[str]:
 
 
 def _rows(store: Store, sql: str) -> list[dict[str, Any]]:
-    names = set(re.findall(r"\b(batches|events|ledger|replays|replay_requests|trims)\b", sql))
+    names = set(re.findall(r"\b(batches|events|ledger|refusals|replays|replay_requests|trims)\b", sql))
     return query(sql, **{name: store.require(name) for name in names})
 
 
@@ -114,6 +114,7 @@ BROKEN = {
     "an attempt that settled twice": f"""
         SELECT spout, source_partition, source_offset, attempt, count(*) FROM ledger
         WHERE live_in IS NULL AND root_id IS NOT NULL AND state IN ('acked', 'lost', {HISTORY[1:-1]})
+            AND NOT (state = 'failed' AND root_id IN (SELECT root_id FROM refusals))
         GROUP BY spout, source_partition, source_offset, attempt HAVING count(*) > 1""",
     "an attempt with two roots": """
         SELECT spout, source_partition, source_offset, attempt FROM events WHERE kind = 'init'
