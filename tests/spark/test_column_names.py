@@ -41,7 +41,8 @@ class Taken(RichBolt):
 def test_columns_of_any_name_are_given_to_a_bolt_and_emitted_by_it(spark, kind):
     topology, lines = reading()
     if kind == "basic":
-        bolt = topology.basic_bolt(lines, schema=SCHEMA, name="same")(lambda tup: [taken(tup), tup, tuple(tup)])
+        basic = topology.basic_bolt(lines, schema=SCHEMA, name="same")
+        bolt = basic(lambda tup: [taken(tup), tup, tuple(tup)])
     else:
         bolt = topology.rich_bolt(lines, schema=SCHEMA)(Taken)
     result = run_bolt(bolt, ROWS, schema=SCHEMA, spark=spark)
