@@ -74,6 +74,7 @@ def test_a_run_in_which_everything_fails_says_why_and_ends_with_3(shell):
 def test_a_batch_that_cannot_run_is_held_and_can_be_given_up(shell):
     write_deltalake(str(shell.folder / "held"), pa.table({"id": [1]}))
     broken = TOPOLOGY.replace('"numbers", key', '"held", key').replace('F.col("id") *', 'F.col("di") *')
+    broken = broken.replace('to="squares"', 'to="held_squares"')
     (shell.folder / "held_topology.py").write_text(broken)
     store = {"PIPELINE_STORE": str(shell.folder / "held_store")}
     name = "held_topology:topology"
