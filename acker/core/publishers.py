@@ -11,7 +11,7 @@ from datetime import datetime
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
-from acker.core.delta import append_all, commit_once, last_number
+from acker.core.delta import append_all, commit_once, last_number, query_table
 from acker.core.schemas import PUBLISHERS, SCHEMAS
 from acker.core.store import Store
 
@@ -58,6 +58,13 @@ def known_of(store: Store, publisher: str, target_id: str) -> Known:
     met, shared = (last_number(table, f"{publisher} {what}") for what in ("met", "shared"))
     there = last_number(table, _there(publisher, target_id))
     return Known(last_number(table, publisher), there, bool(met), bool(shared))
+
+
+def has_met(store: Store, target_id: str) -> bool:
+    """Whether any publisher of a store has met a target."""
+    table = store.open(PUBLISHERS)
+    found = query_table("SELECT DISTINCT target_id FROM publishers", publishers=table) if table else None
+    return found is not None and target_id in found["target_id"].to_pylist()
 
 
 def meet(store: Store, meeting: Meeting, is_shared: bool, now: datetime) -> None:

@@ -19,7 +19,7 @@ from acker.core.snapshot import Snapshot
 from acker.core.trims import Trim
 from acker.targets.acked import Acked, is_gone, unacked
 from acker.targets.base import Evidence, Verdict
-from acker.targets.contents import Contents, Sum, users
+from acker.targets.contents import Contents, Sum, padded, users
 
 _FOUND, _WANTED = "_found", "_wanted"  # ends of the names of columns: what a table holds, and should hold
 _NOT_KEPT = "nothing was kept: an older version trimmed them, or their stream was not published row by row"
@@ -38,7 +38,8 @@ def audit_contents(evidence: Evidence, table: DeltaTable | None, uri: str) -> Ve
     acked, columns = Acked.of(evidence), _columns(evidence.streams.values())
     passes = acked.passes()
     with ExitStack() as stack:
-        wanted, found = (stack.enter_context(Contents(len(passes))) for _ in range(2))
+        blanks = padded(table)
+        wanted, found = (stack.enter_context(Contents(len(passes), blanks)) for _ in range(2))
         for name, stream_table in evidence.streams.items():
             wanted.take_stream(name, stream_table, evidence.batches_of(name))
         if table is not None:
@@ -69,7 +70,7 @@ def sums_of_table(
         streams: whose columns count.
     """
     passes = acked.passes(*conditions)
-    with Contents(len(passes)) as contents:
+    with Contents(len(passes), padded(table)) as contents:
         contents.take_rows(table, _columns(streams))
         for each in passes:
             yield acked.roots(each, *conditions).join(contents.sums(each.number), on="root_id", how="left")

@@ -5,6 +5,7 @@ digest, 16 bytes. Where roots are many they go to files of a temporary folder, o
 so that memory has a bound.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from acker.core.delta import query_batches
-from acker.core.digests import row_digests
+from acker.core.digests import NoDigest, row_digests
 from acker.core.schemas import is_tuple
 
 ROWS_AT_ONCE, BYTES_AT_ONCE = 200_000, 64 << 20
 _RECORD = np.dtype([("root", "<i8"), ("digest", "<u8")])
+_WRITTEN = "__CHAR_VARCHAR_TYPE_STRING"  # in a column's metadata: its type as Spark wrote it
 SUMS = pl.Schema({"root_id": pl.Int64, "rows": pl.Int64, "digest": pl.Int64})
 
 
@@ -44,12 +46,14 @@ class Contents:
 
     Args:
         passes: how many there are; a root is in the one whose number its remainder is.
+        padded: columns, in small letters, whose blanks at the end do not count.
     """
 
-    def __init__(self, passes: int) -> None:
+    def __init__(self, passes: int, padded: frozenset[str] = frozenset()) -> None:
         self.of_no_root = Sum()
         self.with_values: set[str] = set()  # columns, in small letters, that are not null everywhere
         self._passes = passes
+        self._padded = padded
         self._folder = TemporaryDirectory(prefix="acker-audit-") if passes > 1 else None
         self._held: list[npt.NDArray[Any]] = []
 
@@ -83,8 +87,12 @@ class Contents:
         there = [name for name in users(table) if name.lower() in counted]
         self._take(table, there, "true")
 
+    def _read(self, name: str) -> str:
+        quoted = '"' + name.replace('"', '""') + '"'
+        return f"rtrim({quoted}) AS {quoted}" if name.lower() in self._padded else quoted
+
     def _take(self, table: DeltaTable, columns: Sequence[str], where: str) -> None:
-        names = ", ".join('"' + name.replace('"', '""') + '"' for name in ("_root_id", *columns))
+        names = ", ".join(self._read(name) for name in ("_root_id", *columns))
         for rows in _joined(query_batches(f"SELECT {names} FROM rows WHERE {where}", rows=table)):
             digests = row_digests(rows, columns, "_root_id")
             filled = (name for name in columns if rows.column(name).null_count < rows.num_rows)
@@ -143,3 +151,19 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             held, rows, size = [], 0, 0
     if held:
         yield pa.concat_batches(held)
+
+
+def padded(table: DeltaTable | None) -> frozenset[str]:
+    """The columns, in small letters, of type CHAR, which Delta fills up with blanks.
+
+    Raises:
+        NoDigest: such a type is within another.
+    """
+    found = set()
+    for field in [] if table is None else table.schema().fields:
+        kind = str(field.metadata.get(_WRITTEN, ""))
+        if re.fullmatch(r"char\(\d+\)", kind):
+            found.add(field.name.lower())
+        elif re.search(r"\bchar\(", kind):
+            raise NoDigest(kind)
+    return frozenset(found)

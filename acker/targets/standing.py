@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from acker.core.errors import StoreError
 from acker.core.identity import ids_of
-from acker.core.publishers import Known, known_of
+from acker.core.publishers import Known, has_met, known_of
 from acker.core.schemas import LEDGER
 from acker.core.snapshot import Snapshot
 from acker.core.store import Store
@@ -88,7 +88,7 @@ def judged(snapshot: Snapshot, target: Target, stream: str) -> Standing:
 def _compared(snapshot: Snapshot, target: Target, publisher: Publisher, known: Known) -> Standing:
     store, stream = snapshot.store, publisher.stream
     fold, target_id = position_of(target, publisher), target.target_id()
-    held, stranger = _looked(snapshot, target, publisher, known)
+    held, stranger, is_ours = _looked(snapshot, target, publisher, known)
     held = min(fold, held)
     where = store.path("").rstrip("/")
     again = (
@@ -110,7 +110,9 @@ def _compared(snapshot: Snapshot, target: Target, publisher: Publisher, known: K
             f"{target.uri} holds {stream} up to fold {held}, and {where} has published fold {known.fold} "
             f"there: {target.fallen(publisher)}. Put its newest version back, or {again}"
         )
-    elif stranger is not None or (not known.is_met and not fold and target.has_rows()):
+    elif stranger is not None or not (
+        known.is_met or fold or is_ours or has_met(store, target_id or "") or not target.has_rows()
+    ):
         fault = _said_of(stranger, target, store, stream, publisher.store.former)
     return Standing(publisher, fold, target.position(publisher.app), held, target_id, known, stranger, fault)
 
@@ -127,8 +129,10 @@ def _known(store: Store, publisher: Publisher, target_id: str | None) -> Known:
 
 def _looked(
     snapshot: Snapshot, target: Target, publisher: Publisher, known: Known
-) -> tuple[int, Note | None]:
-    """The newest fold whose rows a target still holds, and the newest note of a stranger after it."""
+) -> tuple[int, Note | None, bool]:
+    """The newest fold whose rows a target still holds, the newest note of a stranger after it, and whether
+    the store has published there, if under the name of another stream.
+    """
     ours, former = {*ids_of(snapshot.require(LEDGER))}, dict(publisher.store.former)
     own = target.position(publisher.app)
     is_first = not (known.fold or known.is_met or own)
@@ -137,13 +141,15 @@ def _looked(
     )  # by an older version, which took all as they were
     kept = former | dict.fromkeys(publisher.store.earlier, publisher.store.base)
     stranger: Note | None = None
+    is_ours = False
     for note in target.notes(None if is_first else publisher.stream):
         store, _, stream = note.app.partition("/")
+        is_ours = is_ours or store in ours
         if note.app == publisher.app or (stream == publisher.stream and note.fold <= kept.get(store, 0)):
-            return note.fold, stranger
+            return note.fold, stranger, is_ours
         if not (stranger or is_excused or store in ours or (note.is_shared and not is_first)):
             stranger = note
-    return position_of(target, publisher), stranger
+    return position_of(target, publisher), stranger, is_ours
 
 
 def _said_of(note: Note | None, target: Target, store: Store, stream: str, former: Mapping[str, int]) -> str:

@@ -95,7 +95,7 @@ def test_another_home_is_refused_before_anything_is_made_and_told_who_publishes_
     refused = shell("run", "squares", **other)
     assert (refused.code, "squares has rows of another store. The store " in refused.err) == (2, True)
     assert not (shell.folder / "other" / "store").exists()
-    told = shell("adopt", "squares", "squared", "--dry-run", **other, **NO_SPARK)
+    told = shell("adopt", "squares", "squared", "--dry-run", **{**other, **NO_SPARK})
     assert told.out.splitlines() == [
         f"{shell.folder}/home/store/squares has published squared there up to fold 3.",
         f"{shell.folder}/other/store/squares would publish squared to {shell.folder}/squares beside what is "

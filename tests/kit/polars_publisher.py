@@ -48,6 +48,7 @@ def _append(run: Run, name: str, path: str, fold: int, untracked: list[int]) -> 
     table = open_table(path)
     if table is not None and old:
         table.delete(f"_root_id IN ({old})")
-    app = Publisher.of(run.store.require(LEDGER), name).app
-    once = CommitProperties(app_transactions=[Transaction(app, fold)])
+    publisher = Publisher.of(run.store.require(LEDGER), name)
+    note = {"userMetadata": publisher.note(fold)}
+    once = CommitProperties(note, app_transactions=[Transaction(publisher.app, fold)])
     write_deltalake(path, added.to_arrow(), mode="append", commit_properties=once)

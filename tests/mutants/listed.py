@@ -952,8 +952,8 @@ MUTANTS = (
     Mutant(
         "a store publishes beside another",
         "acker/targets/standing.py",
-        "    elif stranger is not None or (",
-        "    elif False and (",
+        "    elif stranger is not None or not (",
+        "    elif False and not (",
         ("tests/spark/test_standing.py::test_two_stores_publish_to_one_table_only_where_that_is_said",),
     ),
     Mutant(

@@ -64,6 +64,7 @@ def judged(run):
     return found, (stream.compared, stream.by_count, stream.not_compared)
 
 
+@pytest.mark.extended
 def test_values_of_every_type_are_compared_also_those_that_were_trimmed(place, run, spark):
     assert judged(run) == (NOTHING, (4, 0, 0))
     path = place.path("rows")
@@ -83,6 +84,7 @@ def test_values_of_every_type_are_compared_also_those_that_were_trimmed(place, r
     assert judged(run)[0] == NOTHING | {"unexpected": [("fold 1 of rows", "its trimmed rows")]}
 
 
+@pytest.mark.extended
 def test_a_table_that_says_the_same_in_another_way_passes(place, run, spark):
     path = place.path("rows")
     table = f"delta.`{path}`"

@@ -56,6 +56,7 @@ def test_a_growing_file_is_read_in_parts_and_replayed_of_each(place, spark, form
     assert found(spout.read_positions(spark, wanted, after(*history)), column) == [rows[0], rows[3]]
 
 
+@pytest.mark.extended
 def test_a_quoted_field_that_is_open_at_the_end_of_a_part_fails_its_lines_in_the_next_one(place, spark):
     root = place.folder / "logs"
     root.mkdir()
@@ -73,6 +74,7 @@ def test_a_quoted_field_that_is_open_at_the_end_of_a_part_fails_its_lines_in_the
     assert kinds[1][1:] == [("app.log", 4, None, "d")]
 
 
+@pytest.mark.extended
 def test_a_planned_part_of_a_file_that_was_rewritten_is_lost_and_so_is_its_replay(place, spark):
     root = place.folder / "logs"
     root.mkdir()
@@ -137,6 +139,7 @@ def test_every_line_is_published_once_although_each_step_is_killed_and_the_file_
     assert (audit.acked, audit.verdict, audit.changed) == (7, "pass", {})
 
 
+@pytest.mark.extended
 def test_a_replay_of_a_file_that_was_truncated_is_lost_for_one_cause_and_changed_is_told(place, spark):
     root = place.folder / "logs"
     root.mkdir()

@@ -97,6 +97,7 @@ def test_what_a_table_refuses_after_the_ack_leaves_all_tables_as_dead_letters(pl
     assert run_cycle(run).commits == 0
 
 
+@pytest.mark.extended
 def test_a_replay_of_what_was_refused_is_an_ordinary_one(place):
     run = begun(place)
     rule(place)
@@ -112,6 +113,7 @@ def test_a_replay_of_what_was_refused_is_an_ordinary_one(place):
     assert len(place.rows("rows")) == 9
 
 
+@pytest.mark.extended
 def test_a_replay_by_hand_that_came_before_the_refusal_goes_on(place):
     run = begun(place)
     publish_stream(run, run.topology.publications["sums"])
@@ -128,6 +130,7 @@ def test_a_replay_by_hand_that_came_before_the_refusal_goes_on(place):
     assert place.rows("sums") == [("Bonn", 4, 14), ("Ulm", 5, 15)]
 
 
+@pytest.mark.extended
 def test_a_sum_that_does_not_fit_refuses_the_message_that_goes_past_it(place):
     run = place.run(sales(place))
     place.add("lines", id=[1, 2], city=["Ulm", "Bonn"], amount=[MOST - 10, 1])
@@ -152,6 +155,7 @@ def test_a_sum_that_does_not_fit_refuses_the_message_that_goes_past_it(place):
     ]
 
 
+@pytest.mark.extended
 def test_what_was_acked_together_is_refused_together(place):
     topology = Topology("all")
     lines = topology.spout("lines", DeltaSpout(place.path("lines"), key="id"))
@@ -213,6 +217,7 @@ def test_trace_tells_who_refused_a_message(place):
     ]
 
 
+@pytest.mark.extended
 def test_what_other_tables_are_to_give_up_is_not_trimmed(place):
     run = begun(place)
     publish_stream(run, run.topology.publications["sums"])

@@ -115,6 +115,7 @@ def test_a_new_store_is_not_made_where_another_has_published(place, run):
     assert announce(Topology("m"), Store(place.path("store"), "m")).startswith("A new store at ")
 
 
+@pytest.mark.extended
 def test_two_stores_publish_to_one_table_only_where_that_is_said(place, run):
     second = run_of(place, "second")
     with pytest.raises(StandingError, match=r"out has rows of another store.*`acker adopt n lines`"):
@@ -128,6 +129,7 @@ def test_two_stores_publish_to_one_table_only_where_that_is_said(place, run):
     assert ids(place) == [1, 1, 2, 2, 3]
 
 
+@pytest.mark.extended
 def test_a_store_of_an_older_version_learns_where_it_stands(place, run):
     shutil.rmtree(run.store.path("publishers"))
     older = run_of(place)
@@ -152,6 +154,7 @@ def test_what_is_published_and_not_recorded_is_known_at_the_next_publish(place, 
         publish(again)
 
 
+@pytest.mark.extended
 def test_what_was_trimmed_is_not_published_again_and_is_counted(place, run):
     place.clock.advance(60)
     assert trim_streams(run, timedelta(0)) == {"lines": 2}

@@ -74,6 +74,7 @@ def test_a_table_with_row_tracking_that_was_made_anew_is_refused(place, spark):
         spout.next_range(spark, after(planned), 9)
 
 
+@pytest.mark.extended
 def test_a_table_that_was_put_back_is_refused_also_when_it_went_on_from_there(place, spark):
     path = place.path("source")
     write(path, 1)
@@ -106,6 +107,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.extended
 def test_a_table_that_is_changed_and_stays_the_same_is_read_on(place, spark, change):
     path = place.path("source")
     write(path, 1)
@@ -119,6 +121,7 @@ def test_a_table_that_is_changed_and_stays_the_same_is_read_on(place, spark, cha
     assert again["table"] == planned["table"]
 
 
+@pytest.mark.extended
 def test_a_replaced_table_is_read_on_by_row_ids_which_go_on_and_refused_by_keys(place, spark):
     path = place.path("source")
     tracked(spark, path)

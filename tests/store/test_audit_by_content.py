@@ -15,6 +15,7 @@ from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
 from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
+from acker.targets.standing import StandingError
 from tests.kit.polars_publisher import run_and_publish
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
@@ -155,11 +156,13 @@ def test_what_was_trimmed_is_compared_fold_by_fold(place, run):
     assert judged(run) == sound(8)
 
 
-def test_a_table_that_was_made_anew_after_a_trimming_lacks_rows(place, run):
+def test_a_table_that_lost_what_was_trimmed_is_found_and_so_is_one_that_is_gone(place, run):
     trim_all(place, run)
+    table(place).delete("id > 1")
+    assert judged(run)[0] == NOTHING | {"lost": [("fold 1 of rows", "2 of 12 trimmed rows")]}
     shutil.rmtree(place.path("rows"))
-    run_and_publish(run)
-    assert judged(run)[0] == NOTHING | {"lost": [("fold 1 of rows", "0 of 12 trimmed rows")]}
+    with pytest.raises(StandingError, match=r"rows is gone, and .* has published fold 1 there"):
+        audit_report(run.topology, run.store)
 
 
 def test_what_a_replay_takes_back_of_trimmed_rows_is_not_expected_any_more(place, run):
