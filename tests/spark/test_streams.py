@@ -138,7 +138,7 @@ def test_a_column_that_the_stream_cannot_hold_is_refused_and_nothing_is_written(
     columns, sentence, write, read, store
 ):
     write(1, "id int, s struct<a:int>", (1, (1,)))
-    value = (None,) * (columns.count(",") + 1)
+    value = (None,) * (columns.count(", ") + 1)
     with pytest.raises(BoltError) as raised:
         write(2, columns, value)
     assert str(raised.value).startswith(sentence)

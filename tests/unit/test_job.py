@@ -91,7 +91,7 @@ def first_fold(store: Store) -> Fold:
     """The row of the first fold, with the version of events that has the batches of both steps."""
     turn = TIMEOUTS.turn(None, START)
     logged = {SOURCE: 1, "words": 1}
-    return Fold(1, 2, turn, logged, len(FIRST.events), START, ledger=store.require(LEDGER, 1))
+    return Fold(1, 2, turn, logged, 0, len(FIRST.events), START, ledger=store.require(LEDGER, 1))
 
 
 COUNTS = {"acked": 1, "failed": 1, "late": 0, "pending": 1, "retrying": 1}
