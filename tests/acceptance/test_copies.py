@@ -97,7 +97,7 @@ def test_another_home_is_refused_before_anything_is_made_and_told_who_publishes_
     assert not (shell.folder / "other" / "store").exists()
     told = shell("adopt", "squares", "squared", "--dry-run", **{**other, **NO_SPARK})
     assert told.out.splitlines() == [
-        f"{shell.folder}/home/store/squares has published squared there up to fold 3.",
+        f"{shell.folder}/home/store/squares has published squared there up to fold 1.",
         f"{shell.folder}/other/store/squares would publish squared to {shell.folder}/squares beside what is "
         "there. A message that two stores have read is there twice.",
     ]
