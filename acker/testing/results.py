@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalake import DeltaTable
+from pyarrow.dataset import ParquetReadOptions
 
 from acker.batches.run import Run
 from acker.components.base import Component
@@ -178,7 +179,9 @@ class Outcome:
 
 def _rows(table: DeltaTable) -> list[dict[str, Any]]:
     """All rows of a table, in the order in which they lie in its files."""
-    dataset = table.to_pyarrow_dataset()
+    # Spark's times of 96 bits, which as nanoseconds would end in 2262.
+    times = ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    dataset = table.to_pyarrow_dataset(parquet_read_options=times)
     fragments = sorted(dataset.get_fragments(), key=lambda fragment: fragment.path)
     parts = (fragment.to_table(schema=dataset.schema) for fragment in fragments)
     return [row for part in parts for row in part.to_pylist(maps_as_pydicts="strict")]
