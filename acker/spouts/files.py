@@ -365,18 +365,20 @@ class FileSpout:
             whole = spark.createDataFrame([], "_source_partition string, value string")
         if parts:
             whole = whole.unionByName(part_rows(spark, self._root, parts))
-        lines = csv_lines(whole) if self.format == "csv" else split(whole)
-        return self._messages(spark, wanted(lines))
+        if self.format == "csv":
+            parser = self._csv(spark)
+            return csv_rows(wanted(csv_lines(whole, parser, self.header)), parser, self.header)
+        return self._messages(spark, wanted(split(whole)))
 
     def _messages(self, spark: SparkSession, lines: DataFrame) -> DataFrame:
         if self.schema is None:
             return text_rows(lines)
         columns = self.message_schema(spark)
-        zone = zone_of(spark, columns)
-        if self.format == "csv":
-            fields = fields_of(columns, nested=False)
-            return csv_rows(lines, CsvFields(fields, zone, self.delimiter), self.header)
-        return json_rows(lines, JsonObjects(fields_of(columns, nested=True), zone))
+        return json_rows(lines, JsonObjects(fields_of(columns, nested=True), zone_of(spark, columns)))
+
+    def _csv(self, spark: SparkSession) -> CsvFields:
+        columns = self.message_schema(spark)
+        return CsvFields(fields_of(columns, nested=False), zone_of(spark, columns), self.delimiter)
 
 
 def _entries(history: History) -> dict[str, Entry]:

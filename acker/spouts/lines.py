@@ -63,14 +63,18 @@ def json_rows(lines: DataFrame, parser: Parser) -> DataFrame:
     return _parsed(text_rows(lines), parser, blank=" \t\r")
 
 
-def csv_lines(whole: DataFrame) -> DataFrame:
-    """The lines of files of CSV as `split` gives them, with `_header`, the first line of each file.
+def csv_lines(whole: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
+    """The lines of files of CSV as `split` gives them, with `_wrong`, why all lines of a file fail, or null.
 
     A line that a quoted field goes across has marks, which `csv_rows` looks for.
+
+    Args:
+        header: whether the first line of each file must have the names of the fields. If it has others, or
+            is a row, all lines of the file fail, as it does itself.
     """
     text = F.ltrim(F.col("value"), F.lit(_BYTE_ORDER_MARK))
-    first = F.element_at(F.split(text, "\r?\n", 2), 1)
-    return split(whole.withColumns({"value": text, "_header": first}), _with_open_quotes)
+    wrong = _wrong_header(F.element_at(F.split(text, "\r?\n", 2), 1), parser) if header else F.lit(None)
+    return split(whole.withColumns({"value": text, "_wrong": wrong.cast("string")}), _with_open_quotes)
 
 
 def csv_rows(lines: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
@@ -78,19 +82,23 @@ def csv_rows(lines: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
 
     Args:
         lines: as `csv_lines` gives them.
-        header: whether the first line of each file must have the names of the fields. If it has others, or
-            is a row, all lines of the file fail, as it does itself.
+        header: as of `csv_lines`.
     """
     rows = text_rows(lines)
     if header:
-        names = [field.name for field in parser.fields]
-        expected = parser.delimiter.join(names)
-        why = F.concat(F.lit(f"the header is not {expected} but "), shown(F.col("_header"), _SHOWN))
-        is_header = F.rlike("_header", F.lit(_header(names, parser.delimiter)))
-        rows = _failed(rows.where((F.col("_source_offset") > 1) | ~is_header), F.when(~is_header, why))
+        rows = rows.where((F.col("_source_offset") > 1) | F.col("_wrong").isNotNull())
     line = shown(F.replace("value", F.lit(_OPEN), F.lit("")), _SHOWN)
-    rows = _failed(rows, F.when(F.contains("value", F.lit(_OPEN)), F.concat(F.lit(_BROKEN), line)))
-    return _parsed(rows.drop("_header"), parser, blank="" if parser.delimiter == " " else " ")
+    broken = F.when(F.contains("value", F.lit(_OPEN)), F.concat(F.lit(_BROKEN), line))
+    rows = rows.withColumn("_error", F.coalesce("_error", "_wrong", broken))
+    return _parsed(rows, parser, blank="" if parser.delimiter == " " else " ")
+
+
+def _wrong_header(first: Column, parser: CsvFields) -> Column:
+    """Why the first line of a file is no header, or null."""
+    names = [field.name for field in parser.fields]
+    expected = parser.delimiter.join(names)
+    why = F.concat(F.lit(f"the header is not {expected} but "), shown(first, _SHOWN))
+    return F.when(~F.rlike(first, F.lit(_header(names, parser.delimiter))), why)
 
 
 def _header(names: list[str], delimiter: str) -> str:
@@ -119,7 +127,7 @@ def _with_open_quotes(text: Column) -> Column:
         lambda part, place: F.when(place % 2 == 1, F.replace(part, F.lit("\n"), across)).otherwise(part),
     )
     at_end = F.when(F.size(parts) % 2 == 1, "").otherwise(_OPEN)
-    return F.concat(F.array_join(parts, '"'), at_end)
+    return F.when(F.contains(text, F.lit('"')), F.concat(F.array_join(parts, '"'), at_end)).otherwise(text)
 
 
 def _parsed(rows: DataFrame, parser: Parser, blank: str) -> DataFrame:
@@ -134,17 +142,6 @@ def _parsed(rows: DataFrame, parser: Parser, blank: str) -> DataFrame:
     why = F.coalesce("_error", "_why")
     kind = F.when(why.isNotNull(), Kind.FAIL.value).alias("_kind")
     return made.select("_source_partition", "_source_offset", kind, why.alias("_error"), "_fields.*")
-
-
-def _failed(rows: DataFrame, why: Column) -> DataFrame:
-    """The messages, of which those fail for which there is a reason, unless they failed before."""
-    newly = F.col("_kind").isNull() & why.isNotNull()
-    return rows.withColumns(
-        {
-            "_kind": F.when(newly, Kind.FAIL.value).otherwise(F.col("_kind")),
-            "_error": F.when(newly, why).otherwise(F.col("_error")),
-        }
-    )
 
 
 def _lines(marked: Callable[[Column], Column]) -> Column:

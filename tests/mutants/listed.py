@@ -736,7 +736,7 @@ MUTANTS = (
     Mutant(
         "a row that stands in the header's place is taken for it",
         "acker/spouts/lines.py",
-        'rows.where((F.col("_source_offset") > 1) | ~is_header)',
+        'rows.where((F.col("_source_offset") > 1) | F.col("_wrong").isNotNull())',
         'rows.where(F.col("_source_offset") > 1)',
         (f"{SPOUTS}test_all_lines_of_a_file_without_the_header_are_failed[no header]",),
     ),
