@@ -16,9 +16,9 @@ def adopt(context: Context, stream: str, dry_run: bool) -> None:
     Rows of both are there then. A message that both stores have read is there twice.
     """
     from acker.operations.standing import adopt as adopt_target
-    from acker.operations.standing import publication_of, strangers
+    from acker.operations.standing import strangers
 
-    publication = publication_of(context.topology, stream)
+    publication = context.topology.publication(stream)
     others = strangers(publication, context.store)
     if not dry_run:
         with context.running(is_new_allowed=True) as running:

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from acker.batches.run import Run
 from acker.core.delta import query
-from acker.core.errors import StoreError, TopologyError
+from acker.core.errors import StoreError
 from acker.core.identity import publish_again
-from acker.core.names import did_you_mean
 from acker.core.publishers import Meeting, meet
 from acker.core.schemas import LEDGER
 from acker.core.store import Store
@@ -53,22 +52,6 @@ def announce(topology: Topology, store: Store) -> str | None:
     return f"A new store at {store.path('').rstrip('/')}: no message is known there."
 
 
-def publication_of(topology: Topology, stream: str) -> Publication:
-    """The publication of a stream.
-
-    Raises:
-        TopologyError: it is not published.
-    """
-    found = topology.publications.get(stream)
-    if found is None:
-        published = ", ".join(topology.publications) or "none"
-        raise TopologyError(
-            f"{stream} is not published by topology {topology.name}; published are: {published}."
-            f"{did_you_mean(stream, topology.publications)}"
-        )
-    return found
-
-
 def strangers(publication: Publication, store: Store) -> list[Note]:
     """The newest note of each other store in a target, newest first."""
     ledger = store.open(LEDGER)
@@ -82,7 +65,7 @@ def strangers(publication: Publication, store: Store) -> list[Note]:
 
 def adopt(run: Run, stream: str) -> None:
     """Let a store publish to a target beside whoever publishes there, from now on."""
-    publication = publication_of(run.topology, stream)
+    publication = run.topology.publication(stream)
     target, publisher = publication.target.pinned(), Publisher.of(run.store.require(LEDGER), stream)
     meeting = Meeting(stream, target.uri, target.target_id() or "", publisher.app, 0, "shared")
     meet(run.store, meeting, True, run.clock())
@@ -105,7 +88,7 @@ def republish(run: Run, stream: str, after: int | None = None) -> tuple[Again, i
     Raises:
         StoreError: the target has rows of which nobody knows whose they are, or what another store published.
     """
-    publication, journal = publication_of(run.topology, stream), run.snapshot()
+    publication, journal = run.topology.publication(stream), run.snapshot()
     again, standing = _looked(run.topology, journal, stream, after)
     if again.why is not None:
         target, upto = publication.target.pinned(), again.after
@@ -122,7 +105,7 @@ def republish(run: Run, stream: str, after: int | None = None) -> tuple[Again, i
 
 
 def _looked(topology: Topology, journal: Journal, stream: str, after: int | None) -> tuple[Again, Standing]:
-    target = publication_of(topology, stream).target.pinned()
+    target = topology.publication(stream).target.pinned()
     standing = judged(journal, target, stream)
     known = standing.known
     if standing.fault and (standing.stranger or not known.fold):

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from acker.core.delta import query, query_table
 from acker.core.errors import StoreError, TopologyError
-from acker.core.names import did_you_mean
 from acker.reports.rows import Value, plain_rows
 from acker.targets.aggregate import DeltaAggregate
 from acker.targets.delta import DeltaTarget
@@ -34,14 +33,7 @@ def published_rows(topology: Topology, stream: str, limit: int) -> PublishedRows
         TopologyError: the stream is not published, or to no Delta table.
         StoreError: the table is not there yet, or cannot be read.
     """
-    publication = topology.publications.get(stream)
-    if publication is None:
-        published = ", ".join(topology.publications) or "none"
-        raise TopologyError(
-            f"{stream} is not published by topology {topology.name}; published are: {published}."
-            f"{did_you_mean(stream, topology.publications)}"
-        )
-    target = publication.target
+    target = topology.publication(stream).target
     if not isinstance(target, DeltaTarget):
         raise TopologyError(f"{stream} is published to {target.uri}, which is no Delta table; look there.")
     table = target.table()

@@ -344,6 +344,20 @@ class Topology:
             )
         return self.components[name]
 
+    def publication(self, stream: str) -> Publication:
+        """The publication of a stream.
+
+        Raises:
+            TopologyError: it is not published.
+        """
+        if stream not in self.publications:
+            published = ", ".join(self.publications) or "none"
+            raise TopologyError(
+                f"{stream} is not published by topology {self.name}; published are: {published}."
+                f"{did_you_mean(stream, self.publications)}"
+            )
+        return self.publications[stream]
+
     def edges(self, name: str) -> tuple[str, ...]:
         """The consumers of a component's streams, as `acker.schemas.edge` calls them."""
         return tuple(
