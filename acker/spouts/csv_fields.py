@@ -32,6 +32,7 @@ class CsvFields:
     """
 
     form = "CSV"
+    is_slow = False
 
     def __init__(self, fields: Sequence[Field], zone: tzinfo, delimiter: str) -> None:
         self.fields = fields

@@ -41,6 +41,7 @@ class JsonObjects:
     """
 
     form = "JSON"
+    is_slow = True
 
     def __init__(self, fields: Sequence[Field], zone: tzinfo) -> None:
         self.fields = fields

@@ -4,6 +4,7 @@ Spark's own `from_json` and `from_csv` read the first half of a text, and round 
 than can be listed. Here a text is the row that was written or fails with a reason, and none stops the others.
 """
 
+import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,7 @@ from acker.spouts.base import check_reserved
 from acker.spouts.texts import Field, Misfit, is_readable
 
 _SHOWN = 200  # characters of a text that a reason shows
+_PARTS, _MOST_PARTED = 10, 3  # slices of texts of which some are odd, and how many are sliced again
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d?)(?::?(\d\d))?")
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -42,6 +44,7 @@ class Parser(Protocol):
     """Reads texts of one form."""
 
     form: str
+    is_slow: bool  # text by text, beside at once
     fields: Sequence[Field]
 
     def at_once(self, texts: pa.Array) -> list[pa.Array] | None:
@@ -144,11 +147,33 @@ class Rows:
         if len(texts) == 0:
             within = pa.struct([(field.name, field.arrow) for field in self.parser.fields])
             return pa.nulls(0, within), pa.nulls(0, pa.string())
-        columns, wrong = None, None
+        read, whys = zip(*self._slices(texts), strict=True)
+        return pa.concat_arrays(read), pa.concat_arrays(whys)
+
+    def _slices(self, texts: pa.Array) -> Iterator[tuple[pa.StructArray, pa.Array]]:
+        """The same, in slices that are read at once, but for a few of which each has an odd text."""
+        columns = self._at_once(texts)
+        if columns is not None or not self.parser.is_slow:
+            yield self._read(texts, columns)
+            return
+        left = _MOST_PARTED
+        for part in _parted(texts):
+            columns = self._at_once(part)
+            if columns is None and left:
+                left -= 1
+                yield from (self._read(few, self._at_once(few)) for few in _parted(part))
+            else:
+                yield self._read(part, columns)
+
+    def _at_once(self, texts: pa.Array) -> list[pa.Array] | None:
         try:
-            columns = self.parser.at_once(texts)
+            return self.parser.at_once(texts)
         except Exception:  # whatever it is, it is known then which text it comes from
-            columns = None
+            return None
+
+    def _read(self, texts: pa.Array, columns: list[pa.Array] | None) -> tuple[pa.StructArray, pa.Array]:
+        """The rows of texts, which are read text by text where they were not at once."""
+        why = pa.nulls(len(texts), pa.string())
         if columns is None:
             lines = texts.to_pylist()
             columns, misfits = self._one_by_one(lines)
@@ -156,7 +181,7 @@ class Rows:
                 None if misfit is None else _reason(self.parser.form, line, misfit)
                 for line, misfit in zip(lines, misfits, strict=True)
             ]
-        why = pa.nulls(len(texts), pa.string()) if wrong is None else pa.array(wrong, pa.string())
+            why = pa.array(wrong, pa.string())
         fields = [pa.field(field.name, field.arrow) for field in self.parser.fields]
         return pa.StructArray.from_arrays(columns, fields=fields, mask=why.is_valid()), why
 
@@ -172,6 +197,11 @@ class Rows:
         (first, wrong_first), (last, wrong_last) = map(self._one_by_one, (lines[:middle], lines[middle:]))
         columns = [pa.concat_arrays(both) for both in zip(first, last, strict=True)]
         return columns, [*wrong_first, *wrong_last]
+
+
+def _parted(texts: pa.Array) -> Iterator[pa.Array]:
+    size = math.ceil(len(texts) / _PARTS)
+    return (texts.slice(start, size) for start in range(0, len(texts), size))
 
 
 def _reason(form: str, text: str, misfit: Misfit) -> str:

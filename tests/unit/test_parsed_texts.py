@@ -240,6 +240,24 @@ def test_a_text_that_makes_the_parser_raise_is_bad_alone(monkeypatch):
     assert found == [1, f'{BAD}ZeroDivisionError: division by zero: {{"v": 2}}', 3]
 
 
+@pytest.mark.parametrize(
+    ("odd", "lengths"),
+    [
+        ([], []),
+        ([432], [10]),
+        ([9, 432, 439, 999], [10, 10, 10]),
+        ([0, 100, 200, 300, 999], [10, 10, 10, 100, 100]),
+    ],
+)
+def test_odd_texts_of_a_batch_leave_most_of_it_to_be_read_at_once(odd, lengths, monkeypatch):
+    parser, read = JsonObjects(fields("bigint"), UTC), []
+    texts = ["{" if place in odd else f'{{"v": {place}}}' for place in range(1_000)]
+    one_by_one = parser.one_by_one
+    monkeypatch.setattr(parser, "one_by_one", lambda some: read.append(len(some)) or one_by_one(some))
+    assert rows(parser, texts) == [f"{BAD}{{" if place in odd else place for place in range(1_000)]
+    assert read == lengths
+
+
 # Python's own json and decimal are the judge.
 NUMBERS = st.one_of(
     st.integers(-(2**70), 2**70).map(str),
