@@ -89,7 +89,11 @@ class SpoutComponent(Component):
             partitions = list(self.source.ends(planned.described))
         else:
             partitions = messages_of(work.journal.store, work.batch)["source_partition"].unique().to_list()
-        source = self.source.passing_over(partitions)
+
+        def read(source: Spout) -> DataFrame:
+            return replace(self, source=source)._messages(work)[self.name]
+
+        source = self.source.passing_over(partitions, read)
         return None if source is None else replace(self, source=source)
 
     def rows(self, work: Work, bad: BadRows) -> DataFrame:

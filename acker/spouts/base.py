@@ -164,10 +164,15 @@ class Committing(Protocol):
 class PassesOver(Protocol):
     """A source of which parts may turn out to be unreadable only when their messages are read."""
 
-    def passing_over(self, partitions: Collection[str]) -> "Spout | None":
+    def passing_over(
+        self, partitions: Collection[str], read: Callable[["Spout"], DataFrame]
+    ) -> "Spout | None":
         """The same source without those of some partitions that cannot be read; None where all of them can.
 
         Their messages are `lost` in `read_range`, with the reason, and missing in `read_positions`.
+
+        Args:
+            read: reads from such a source the messages that could not be read.
         """
 
 

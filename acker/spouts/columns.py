@@ -5,26 +5,29 @@ later file are widened to it where that changes none; a file of other types is l
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow.parquet as pq
-from pyarrow import ArrowException
-from pyspark.errors import AnalysisException, PySparkException
+from pyarrow import ArrowException, NativeFile
+from pyspark.errors import (
+    AnalysisException,
+    IllegalArgumentException,
+    PySparkException,
+    UnsupportedOperationException,
+)
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
-from acker.core.paths import absolute
 from acker.core.quoting import sql_name
 from acker.spark.streams import can_hold
 from acker.spouts.footers import unreadable
-from acker.spouts.listing import open_folder
+from acker.spouts.listing import read_each
 from acker.spouts.reading import read_files
 
-_AT_ONCE = 16
 _BLOCK_BYTES = 1 << 20
+_ENCRYPTED = b"PARE"  # the last bytes of a file whose footer is encrypted as well
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _WIDER = {  # -> the types that hold all of its values as they are
     "byte": ("short", "integer", "long", "double"),
@@ -32,6 +35,7 @@ _WIDER = {  # -> the types that hold all of its values as they are
     "integer": ("long", "double"),
     "float": ("double",),
 }
+_REFUSES = (AnalysisException, IllegalArgumentException, UnsupportedOperationException)  # of a schema
 _POSITION = ("_source_partition", "_source_offset")
 
 
@@ -61,49 +65,44 @@ def footers(folder: str, paths: Sequence[str]) -> dict[str, Footer]:
     Raises:
         SourceError: none of them can be opened.
     """
-    system, root = open_folder(absolute(folder))
 
-    def footer(path: str) -> Footer | None:
+    def footer(source: NativeFile, _path: str) -> Footer:
+        size = source.size()
+        tail = source.read_at(8, max(0, size - 8))
+        if tail.endswith(_ENCRYPTED):
+            return Footer(why="encrypted")
+        length = int.from_bytes(tail[:4], "little")
+        last = source.read_at(length, max(0, size - 8 - length))
         try:
-            with system.open_input_file(f"{root}/{path}") as source:
-                found = pq.read_metadata(source)
-                length = int.from_bytes(source.read_at(4, source.size() - 8), "little")
-                return _footer(found, unreadable(source.read_at(length, source.size() - 8 - length)))
-        except FileNotFoundError:
-            return None
+            return _footer(pq.read_metadata(source), unreadable(last))
         except (ArrowException, OSError, ValueError) as error:
             return Footer(why=f"that are no Parquet: {str(error).splitlines()[0].rstrip('.')}")
 
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = dict(zip(paths, threads.map(footer, paths), strict=True))
-    return {path: each for path, each in found.items() if each is not None}
+    return read_each(folder, paths, footer)
 
 
-def undecodable(folder: str, paths: Sequence[str]) -> dict[str, str]:
-    """Those of some files whose bytes are there and are no rows, each with the reason.
+def decoded(folder: str, paths: Sequence[str]) -> dict[str, str | None]:
+    """Why the bytes of a file are no rows, or None, of each of some files whose bytes can be read now.
 
     Args:
         folder: path or URI.
-    """
-    system, root = open_folder(absolute(folder))
 
-    def why(path: str) -> str | None:
+    Raises:
+        SourceError: the bytes of none of them can be read.
+    """
+
+    def why(source: NativeFile, _path: str) -> str | None:
+        while source.read(_BLOCK_BYTES):  # which a disk or a network may refuse
+            pass
+        source.seek(0)
         try:
-            with system.open_input_file(f"{root}/{path}") as source:
-                while source.read(_BLOCK_BYTES):
-                    pass
-        except (ArrowException, OSError):  # a disk or a network may be at fault
-            return None
-        try:
-            with system.open_input_file(f"{root}/{path}") as source:
-                for _ in pq.ParquetFile(source).iter_batches():
-                    pass
+            for _ in pq.ParquetFile(source).iter_batches():
+                pass
         except (ArrowException, OSError, ValueError) as error:
             return str(error).splitlines()[0].rstrip(".")
         return None
 
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return {path: each for path, each in zip(paths, threads.map(why, paths), strict=True) if each}
+    return read_each(folder, paths, why)
 
 
 def _footer(found: pq.FileMetaData, why: str | None) -> Footer:
@@ -116,7 +115,8 @@ def _footer(found: pq.FileMetaData, why: str | None) -> Footer:
         each.name for each in columns if each.path == each.name and each.logical_type.type == "UNKNOWN"
     )
     told = (found.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"")
-    return Footer(found.num_rows, f"{found.schema} {told!r}", nulls)
+    rows = sum(found.row_group(number).num_rows for number in range(found.num_row_groups))  # as Spark counts
+    return Footer(rows, f"{found.schema} {told!r}", nulls)
 
 
 def unite(
@@ -153,7 +153,7 @@ def _schema(spark: SparkSession, root: str, path: str, nulls: tuple[str, ...]) -
         found = read_files(spark, "parquet", root, {path: ""}, {}).drop(*_POSITION).schema
     except PySparkException as error:
         condition = error.getCondition() or ""
-        if not isinstance(error, AnalysisException) and "FOOTER" not in condition and "TYPE" not in condition:
+        if not isinstance(error, _REFUSES) and "FOOTER" not in condition and "TYPE" not in condition:
             raise
         return f"that Spark refuses: {str(error).splitlines()[0].split(' SQLSTATE')[0].rstrip('. ')}"
     fields = [field for field in found.fields if field.name not in nulls]

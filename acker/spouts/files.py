@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.core.paths import absolute
-from acker.spouts.base import Backlog, Changed, History, Range
-from acker.spouts.columns import parquet_rows, undecodable
+from acker.spouts.base import Backlog, Changed, History, Range, Spout
+from acker.spouts.columns import decoded, parquet_rows
 from acker.spouts.csv_fields import CsvFields
 from acker.spouts.few import LINES, lines_of
 from acker.spouts.globs import first_match, matches
@@ -29,7 +29,7 @@ from acker.spouts.lines import csv_lines, csv_rows, json_rows, split, text_rows
 from acker.spouts.listing import IGNORED, Listing, list_folder, look_at, told
 from acker.spouts.parsing import columns_of, fields_of, zone_of
 from acker.spouts.planning import Entry, parquet_entries, text_entries
-from acker.spouts.reading import read_files
+from acker.spouts.reading import read_files, refused
 from acker.spouts.walking import SourceFile
 
 _AT_ONCE = 1_000  # new files that are looked into together
@@ -173,11 +173,19 @@ class FileSpout:
         )
         return rows.unionByName(_lost(lost), allowMissingColumns=True)
 
-    def passing_over(self, partitions: Collection[str]) -> "FileSpout | None":
-        """See `PassesOver`. Of Parquet files, of which a plan has read no more than their footers."""
+    def passing_over(
+        self, partitions: Collection[str], read: Callable[[Spout], DataFrame]
+    ) -> "FileSpout | None":
+        """See `PassesOver`. Of Parquet files a plan has read no more than their footers."""
         paths = [path for path in partitions if path not in self._broken]
-        found = undecodable(self.folder, paths) if self.format == "parquet" else {}
-        return replace(self, _broken={**self._broken, **found}) if found else None
+        found = decoded(self.folder, paths) if self.format == "parquet" else dict.fromkeys(paths)
+        broken = {path: why for path, why in found.items() if why}
+
+        def of_some(some: Collection[str]) -> DataFrame:
+            return read(replace(self, _broken={**self._broken, **dict.fromkeys(set(paths) - set(some), "")}))
+
+        broken |= refused([path for path in found if path not in broken], of_some)
+        return replace(self, _broken={**self._broken, **broken}) if broken else None
 
     def ends(self, planned: Range) -> dict[str, int]:
         """See `Spout`."""

@@ -6,11 +6,13 @@ is a rule of names, `IGNORED`, that its author can read and change.
 
 import os
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 from urllib.parse import urlsplit
 
-from pyarrow import ArrowException, fs
+from pyarrow import ArrowException, NativeFile, fs
 
 from acker.core.errors import SourceError
 from acker.core.paths import absolute
@@ -36,6 +38,9 @@ _NO_TEXT = "with a name that is not UTF-8"
 _SAME = "the same as a file that is read under another name"
 _NOT_ALLOWED = "that this user may not read"
 _MOST_NAMED = 3
+_AT_ONCE = 16
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,38 @@ def list_folder(folder: str, ignore: tuple[str, ...] = ()) -> Listing:
     there = {each.path.removeprefix(below).lstrip("/"): each for each in found if each.size is not None}
     files = {path: _source_file(each) for path, each in there.items() if each.size}
     return Listing(_sorted(files), empty=frozenset(there.keys() - files.keys()))
+
+
+def read_each(
+    folder: str, paths: Iterable[str], read: Callable[[NativeFile, str], Found]
+) -> dict[str, Found]:
+    """What `read` finds in files of a folder, several at once, without those that cannot be read now.
+
+    Args:
+        folder: path or URI.
+        read: is given a file and its path. An error that it raises is the disk's or the network's.
+
+    Raises:
+        SourceError: none of them can be read, and some are there.
+    """
+    system, root = open_folder(absolute(folder))
+    failed: list[Exception] = []
+
+    def look(path: str) -> tuple[str, Found] | None:
+        try:
+            with system.open_input_file(f"{root}/{path}") as source:
+                return path, read(source, path)
+        except FileNotFoundError:
+            return None
+        except (ArrowException, OSError) as error:
+            failed.append(error)
+            return None
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = dict(filter(None, threads.map(look, paths)))
+    if failed and not found:
+        raise SourceError(f"No file of {absolute(folder)} can be opened: {failed[0]}.") from failed[0]
+    return found
 
 
 def _sorted(files: Mapping[str, SourceFile]) -> dict[str, SourceFile]:

@@ -10,15 +10,12 @@ import bz2
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyarrow import ArrowException, fs
+from pyarrow import ArrowException
 
-from acker.core.errors import SourceError
-from acker.core.paths import absolute
-from acker.spouts.listing import open_folder
+from acker.spouts.listing import read_each
 
 ENDINGS = {  # a way of packing -> an ending by which Spark knows it
     "gzip": ".gz",
@@ -57,7 +54,6 @@ _ANY_MAGIC = re.compile(b"|".join(magic.pattern for magic, _ in (*_MAGIC, *_FORE
 _ENDINGS = (*_BY_ENDING, *_OTHER_ENDINGS, ".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
 _LARGEST_BLOCK = 1 << 26  # of Hadoop's codecs, as they write each block's two lengths before it
 HEAD_BYTES = 512
-_AT_ONCE = 16
 _BLOCK_BYTES = 1 << 20
 _TORN = "it ends before what is packed does"
 OF_HADOOP = {
@@ -145,28 +141,8 @@ def packings(folder: str, paths: Sequence[str]) -> dict[str, Packing]:
     Raises:
         SourceError: none of them can be opened.
     """
-    system, root = open_folder(absolute(folder))
-
-    def head(path: str) -> bytes | Exception:
-        try:
-            if isinstance(system, fs.LocalFileSystem):
-                with open(f"{root}/{path}", "rb", buffering=0) as file:
-                    return file.read(HEAD_BYTES)
-            with system.open_input_file(f"{root}/{path}") as source:
-                return bytes(source.read(HEAD_BYTES))
-        except (ArrowException, OSError) as error:
-            return error
-
-    if isinstance(system, fs.LocalFileSystem):  # faster than threads
-        heads = {path: head(path) for path in paths}
-    else:
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            heads = dict(zip(paths, threads.map(head, paths), strict=True))
-    found = {path: packing(path, each) for path, each in heads.items() if isinstance(each, bytes)}
-    failed = next((each for each in heads.values() if isinstance(each, Exception)), None)
-    if failed is not None and not found:
-        raise SourceError(f"No new file of {absolute(folder)} can be opened: {failed}.") from failed
-    return found
+    heads = read_each(folder, paths, lambda source, _: bytes(source.read(HEAD_BYTES)))
+    return {path: packing(path, head) for path, head in heads.items()}
 
 
 def broken(folder: str, ways: Mapping[str, str]) -> dict[str, str]:
@@ -176,18 +152,15 @@ def broken(folder: str, ways: Mapping[str, str]) -> dict[str, str]:
         folder: path or URI.
         ways: path -> how it is packed.
     """
-    system, root = open_folder(absolute(folder))
 
-    def why(path: str) -> str | None:
+    def why(source: pa.NativeFile, path: str) -> str | None:
         try:
-            with system.open_input_file(f"{root}/{path}") as source:
-                _read_through(source, ways[path])
+            _read_through(source, ways[path])
         except (ArrowException, OSError, EOFError, zlib.error, ValueError) as error:
             return f"that cannot be unpacked: {error}"
         return None
 
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return {path: each for path, each in zip(ways, threads.map(why, ways), strict=True) if each}
+    return {path: each for path, each in read_each(folder, ways, why).items() if each}
 
 
 def _read_through(source: pa.NativeFile, way: str) -> None:

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from acker.core.paths import absolute
 from acker.spouts.columns import footers, unite
 from acker.spouts.packing import OF_HADOOP, broken, packings, way_of_name
-from acker.spouts.reading import read_files
+from acker.spouts.reading import read_files, refused
 from acker.spouts.walking import SourceFile
 
 LARGEST_TEXT_BYTES = 1 << 30  # a text file is read whole by one task, so that its lines can be counted
@@ -76,6 +76,8 @@ def _counted(spark: SparkSession, folder: str, ways: Mapping[str, str]) -> dict[
         counts = _counts(spark, folder, whole)
     except PySparkException:
         more = broken(folder, {path: way for path, way in whole.items() if way})
+        left = [path for path in whole if path not in more]
+        more |= refused(left, lambda paths: _lines(spark, folder, {path: whole[path] for path in paths}))
         if not more:
             raise
         torn |= more
@@ -86,16 +88,25 @@ def _counted(spark: SparkSession, folder: str, ways: Mapping[str, str]) -> dict[
 def _counts(spark: SparkSession, folder: str, ways: Mapping[str, str]) -> dict[str, Entry]:
     if not ways:
         return {}
-    renamed = {path: way if way != way_of_name(path) else "" for path, way in ways.items()}
-    lines = read_files(spark, "text", absolute(folder).rstrip("/"), renamed, {"lineSep": "\n"})
     size = F.sum(F.octet_length("value") + 1)
+    lines = _lines(spark, folder, ways)
     sizes = lines.groupBy("_source_partition").agg(F.count("*").alias("lines"), size.alias("bytes"))
     found: dict[str, Entry] = {path: {"end": 0} for path in ways}
     for row in sizes.collect():
         path = row["_source_partition"]
         large = row["bytes"] > LARGEST_TEXT_BYTES + 1
         found[path] = _left_out(f"unpacked {_TOO_LARGE}") if large else {"end": row["lines"]}
+    renamed = _renamed(ways)
     return {
         path: {**entry, "packed": renamed[path]} if renamed[path] and "why" not in entry else entry
         for path, entry in found.items()
     }
+
+
+def _lines(spark: SparkSession, folder: str, ways: Mapping[str, str]) -> DataFrame:
+    return read_files(spark, "text", absolute(folder).rstrip("/"), _renamed(ways), {"lineSep": "\n"})
+
+
+def _renamed(ways: Mapping[str, str]) -> dict[str, str]:
+    """The ways of files whose names do not tell theirs, and empty texts of others."""
+    return {path: way if way != way_of_name(path) else "" for path, way in ways.items()}

@@ -5,10 +5,12 @@ unpacks by the end of a name. Hadoop fails at a colon. Hadoop's ViewFS gives suc
 options of the one read that needs it. Nothing is copied.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from urllib.parse import quote
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -19,6 +21,7 @@ _VIEW = "viewfs://acker/"
 _ROOT = "root"  # in a view the name of the folder, which no file has: theirs are hexadecimal
 _PATTERN = frozenset("*?[]{}\\")
 _ODD = _PATTERN | {":"}
+_FAILED, _GONE = "FAILED_READ_FILE", "FAILED_READ_FILE.FILE_NOT_EXIST"
 _MOST_LINKS = 100  # of one read; Spark makes the view anew for each file, with all of its links
 
 
@@ -50,6 +53,34 @@ def read_files(
         row = [(F.col("_metadata.row_index") + 1).alias("_source_offset")] if form == "parquet" else []
         frames.append(frame.select(_path_below(root).alias("_source_partition"), *row, "*"))
     return reduce(DataFrame.unionByName, frames)
+
+
+def refused(paths: Sequence[str], read: Callable[[Sequence[str]], DataFrame]) -> dict[str, str]:
+    """Those of some files at which Spark's reader fails, found by halves, each with the reason.
+
+    Args:
+        read: reads some of them.
+    """
+    if not paths:
+        return {}
+    try:
+        read(paths).write.format("noop").mode("overwrite").save()
+    except PySparkException as error:
+        condition = error.getCondition() or ""
+        if not condition.startswith(_FAILED) or condition == _GONE:
+            return {}
+        if len(paths) == 1:
+            return {paths[0]: _why_refused(error)}
+        half = len(paths) // 2
+        return refused(paths[:half], read) | refused(paths[half:], read)
+    return {}
+
+
+def _why_refused(error: PySparkException) -> str:
+    """Java's innermost cause, or else Spark's kind of failure."""
+    causes: list[str] = re.findall(r"^Caused by: (?:\w+\.)*(.+)$", str(error), re.MULTILINE)
+    told = causes[-1] if causes else error.getCondition()
+    return f"at which Spark's reader fails: {told}"
 
 
 def _reads(root: str, ways: Mapping[str, str]) -> Iterator[tuple[list[str], dict[str, str]]]:

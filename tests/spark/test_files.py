@@ -39,9 +39,9 @@ def made(place, name, files):
     return str(root)
 
 
-def parquet(**columns) -> bytes:
+def parquet(compression="snappy", **columns) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink)
+    pq.write_table(pa.table(columns), sink, compression=compression)
     return sink.getvalue().to_pybytes()
 
 
@@ -268,3 +268,41 @@ def test_rows_of_a_file_with_broken_pages_are_lost_and_the_others_are_read(place
     assert (report.acked, report.lost) == (2_000, 1_000)
     with pq.ParquetFile(folder / "a") as whole:
         assert sorted(place.rows("rows")) == sorted([(id,) for id in whole.read()["id"].to_pylist()] * 2)
+
+
+def test_rows_of_a_file_at_which_sparks_reader_alone_fails_are_lost_and_the_others_are_read(place):
+    rows = parquet(id=list(range(10)), compression="lz4")
+    packed = {"a": rows, "b": rows.replace(b"\x15\x0e", b"\x15\x0a"), "c": rows}  # Hadoop's LZ4, it says
+    spout = FileSpout(made(place, "refused", packed), format="parquet")
+    topology = Topology("refused", retry=ExponentialBackoff(limit=0))
+    topology.publish(topology.spout("read", spout), to=place.path("rows"))
+    run = place.run(topology)
+    drain(run)
+    report = audit_report(run.topology, run.store)
+    assert (report.acked, report.lost) == (20, 10)
+    assert place.rows("rows") == sorted([(id,) for id in range(10)] * 2)
+    (why,) = {finding.why for finding in report.findings["lost"]}
+    assert why == "attempt 1: file cannot be read, at which Spark's reader fails: FAILED_READ_FILE.NO_HINT: b"
+
+
+def test_a_file_whose_schema_spark_refuses_is_left_out_and_the_others_are_read(place, spark):
+    kind = Wkb(pa.binary(), "geoarrow.wkb")
+    pa.register_extension_type(kind)
+    point = pa.ExtensionArray.from_storage(kind, pa.array([b"\x01\x01\0\0\0" + bytes(16)], pa.binary()))
+    pa.unregister_extension_type("geoarrow.wkb")
+    files = {"a": parquet(id=[1]), "b": parquet(id=[2], place=point), "c": parquet(id=[3])}
+    found, backlog = everything(spark, FileSpout(made(place, "odd", files), format="parquet"), "id")
+    assert found == [("a", 1, 1), ("c", 1, 3)]
+    (why,) = backlog.left_out
+    assert "Spark refuses: [ST_INVALID_CRS_VALUE]" in why
+
+
+class Wkb(pa.ExtensionType):
+    """A place in a system of coordinates that Spark does not know."""
+
+    def __arrow_ext_serialize__(self):
+        return b'{"crs": "srid:5070"}'
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        return cls(storage, "geoarrow.wkb")

@@ -6,12 +6,14 @@ import zlib
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acker.spouts.columns import footers, undecodable
-from acker.spouts.packing import Packing, broken, packing, way_of_name
+from acker.core.errors import SourceError
+from acker.spouts.columns import decoded, footers
+from acker.spouts.packing import Packing, broken, packing, packings, way_of_name
 
 TEXT = b'{"id": 1}\n'
 GZIP, ZSTD = gzip.compress(TEXT), pa.compress(TEXT, codec="zstd", asbytes=True)
@@ -138,4 +140,52 @@ def test_of_parquet_files_the_footers_tell_and_pages_that_are_no_rows_are_found(
         "split": (0, ()),
         "text": (0, ()),
     }
-    assert list(undecodable(str(tmp_path), names)) == ["torn", "text"]
+    no_rows = {path for path, why in decoded(str(tmp_path), names).items() if why}
+    assert no_rows == {"torn", "text"}
+
+
+class NoKeys(encryption.KmsClient):
+    """Hands keys out as they are."""
+
+    def wrap_key(self, key_bytes, master_key_identifier):
+        return key_bytes.hex()
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        return bytes.fromhex(wrapped_key)
+
+
+@pytest.mark.parametrize("is_footer_plain", [False, True])
+def test_of_an_encrypted_parquet_file_that_is_said(is_footer_plain, tmp_path):
+    factory = encryption.CryptoFactory(lambda _: NoKeys())
+    keys = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["id"]}, plaintext_footer=is_footer_plain
+    )
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), keys)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "secret", encryption_properties=properties)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "good")
+    found = footers(str(tmp_path), ["good", "secret"])
+    assert {name: (each.rows, each.why) for name, each in found.items()} == {
+        "good": (1, None),
+        "secret": (0, "encrypted"),
+    }
+
+
+def test_a_file_that_a_disk_or_a_network_refuses_is_tried_again_and_not_taken_for_another(tmp_path):
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "good")
+    (tmp_path / "folder").mkdir()  # which opens and cannot be read
+    for read in (footers, packings):
+        assert list(read(str(tmp_path), ["good", "folder", "gone"])) == ["good"]
+        assert read(str(tmp_path), ["gone"]) == {}
+        with pytest.raises(SourceError, match=r"^No file of .* can be opened: "):
+            read(str(tmp_path), ["folder"])
+
+
+def test_a_parquet_file_has_the_rows_of_its_row_groups_whatever_its_footer_counts(tmp_path):
+    pq.write_table(pa.table({"id": list(range(77))}), tmp_path / "good", use_dictionary=False)
+    rows, none = b"\x16\x9a\x01", b"\x16\x80\x00"
+    (tmp_path / "none").write_bytes((tmp_path / "good").read_bytes().replace(rows, none, 1))
+    assert pq.read_metadata(tmp_path / "none").num_rows == 0
+    assert {name: each.rows for name, each in footers(str(tmp_path), ["good", "none"]).items()} == {
+        "good": 77,
+        "none": 77,
+    }
