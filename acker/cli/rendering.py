@@ -96,6 +96,12 @@ def changed(by_spout: "Mapping[str, object]") -> None:
         line(f"{spout}: changed since it was read: {found}", "red")
 
 
+def gone(by_spout: "Mapping[str, object]") -> None:
+    """What was read and the sources do not hold any more; nothing where there is none."""
+    for spout, found in by_spout.items():
+        line(f"{spout}: read, and no longer there: {found}")
+
+
 def audit(result: "Audit") -> None:
     """An audit: the counts, what is wrong, and the verdict last."""
     table = Table(box=box.SIMPLE_HEAD)
@@ -117,6 +123,7 @@ def audit(result: "Audit") -> None:
             line(f"  … and {len(found) - _LISTED:,} more; --json lists them")
     left_out(result.left_out)
     changed(result.changed)
+    gone(result.gone)
     for spout, why in result.unknown.items():
         line(f"{spout}: what is unread is unknown: {why}")
     for name, each in result.streams.items():
@@ -173,6 +180,8 @@ def status(result: dict[str, Any]) -> None:
         line(f"{spout}: {_backlog(source)}")
         if source["changed"]:
             changed({spout: source["changed"]["says"]})
+        if source["gone"]:
+            gone({spout: source["gone"]["says"]})
 
 
 def _backlog(source: dict[str, Any]) -> str:

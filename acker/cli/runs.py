@@ -24,7 +24,7 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
     from acker.journal.journal import Journal
     from acker.operations import cycle
     from acker.reports.failures import commonest_failures, nothing_passed
-    from acker.reports.sources import changed, left_out, never_read, source_backlogs
+    from acker.reports.sources import changed, gone, left_out, never_read, source_backlogs
     from acker.topology.advice import advice
 
     if not context.as_json:
@@ -44,6 +44,7 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
         render.advice(never_read(sources, journal))
         render.left_out(left_out(sources))
         render.changed(changed(sources))
+        render.gone(gone(sources))
         render.failed(context.topology.name, failed)
         render.pairs(result)
 

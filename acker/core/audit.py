@@ -69,8 +69,9 @@ class Audit:
     findings: dict[str, list[Finding]] = field(default_factory=dict)  # lost, unexpected, duplicated
     streams: dict[str, Compared] = field(default_factory=dict)  # those that are published, by name
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)  # spout -> why -> what is never read
-    # Neither fails an audit: what was acked remains right.
+    # None of these fails an audit: what was acked remains right.
     changed: dict[str, str] = field(default_factory=dict)  # spout -> what is another than when it was read
+    gone: dict[str, str] = field(default_factory=dict)  # spout -> what was read and is not there any more
     unknown: dict[str, str] = field(default_factory=dict)  # spout -> why its source could not be looked at
 
     @property

@@ -10,7 +10,7 @@ from acker.core.store import Store
 from acker.journal.journal import Journal
 from acker.operations.evidence import evidence_of
 from acker.operations.publish import published_upto
-from acker.reports.sources import changed, left_out, source_backlogs, unknown
+from acker.reports.sources import changed, gone, left_out, source_backlogs, unknown
 from acker.targets.acked import Acked
 from acker.targets.base import Evidence, Target, Verdict
 from acker.targets.standing import standing_of
@@ -52,8 +52,9 @@ def audit_report(topology: Topology, store: Store, contents: bool = True) -> Aud
     judged = audit(journal, [spout.name for spout in topology.spouts], found, min(positions))
     sources = source_backlogs(topology, journal)
     differing = {spout: str(each) for spout, each in changed(sources).items()}
+    missing = {spout: str(each) for spout, each in gone(sources).items()}
     judged = replace(judged, streams=compared, left_out=left_out(sources))
-    return replace(judged, changed=differing, unknown=unknown(sources))
+    return replace(judged, changed=differing, gone=missing, unknown=unknown(sources))
 
 
 def _verdict(target: Target, evidence: Evidence) -> Verdict:

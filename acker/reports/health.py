@@ -81,7 +81,7 @@ def health_warnings(topology: Topology, store: Store, limits: Limits, now: datet
     """
     journal = Journal(store, topology.roles)
     looks: list[Callable[[_Look], Iterator[str]]] = [_full_disks, _late_sources, _stalled_spouts]
-    looks += [_changed_sources]
+    looks += [_changed_sources, _empty_sources]
     if journal.open(EVENTS) is not None and journal.open(LEDGER) is not None:  # else nothing has run yet
         looks += [_held, _late_batches, _late_folds, _given_up, _late_messages, _publishers, _late_publishes]
         looks += [_backlog, _growing_backlog, _full_spouts]
@@ -273,6 +273,12 @@ def _changed_sources(look: _Look) -> Iterator[str]:
             yield (
                 f"{source.spout} has what changed since it was read, and is not read again: {source.changed}."
             )
+
+
+def _empty_sources(look: _Look) -> Iterator[str]:
+    for source in look.sources:
+        if source.is_empty and source.gone is not None:
+            yield f"The source of {source.spout} is empty, and was read: {source.gone}."
 
 
 def _stalled_spouts(look: _Look) -> Iterator[str]:

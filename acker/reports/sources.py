@@ -24,6 +24,8 @@ class SourceBacklog:
     unknown: str | None = None
     ends: Mapping[str, int] = field(default_factory=dict)
     changed: Changed | None = None
+    gone: Changed | None = None
+    is_empty: bool = False
 
 
 def amounts(unread: Mapping[str, int]) -> str:
@@ -54,6 +56,11 @@ def left_out(sources: Sequence[SourceBacklog]) -> dict[str, dict[str, int]]:
 def changed(sources: Sequence[SourceBacklog]) -> dict[str, Changed]:
     """Spouts whose sources hold what is another than when it was read: how much of it, with examples."""
     return {source.spout: source.changed for source in sources if source.changed is not None}
+
+
+def gone(sources: Sequence[SourceBacklog]) -> dict[str, Changed]:
+    """Spouts whose sources do not hold any more what was read: how much of it, with examples."""
+    return {source.spout: source.gone for source in sources if source.gone is not None}
 
 
 def unknown(sources: Sequence[SourceBacklog]) -> dict[str, str]:

@@ -50,8 +50,9 @@ def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, 
 
 def _source_status(source: SourceBacklog) -> dict[str, Any]:
     found = {name: value for name, value in asdict(source).items() if name != "ends"}
-    if source.changed is not None:
-        found["changed"] |= {"says": str(source.changed)}
+    for name, each in (("changed", source.changed), ("gone", source.gone)):
+        if each is not None:
+            found[name] |= {"says": str(each)}
     return found
 
 

@@ -27,7 +27,7 @@ class History:
 
 @dataclass(frozen=True)
 class Changed:
-    """Parts of a source that are others than when they were read; what they hold now is never read.
+    """Parts of a source that are others than when they were read, or are not there any more.
 
     Args:
         count: how many.
@@ -55,7 +55,10 @@ class Backlog:
         left_out: what the spout will never read: why -> how much of it, in the first unit that the source
             is counted in.
         ends: partition -> one past the last position that is there, of a source that can tell.
-        changed: what is another than when it was read; None where nothing is, or nobody can tell.
+        changed: what is another than when it was read, and is never read as it is now; None where nothing
+            is, or nobody can tell.
+        gone: what was read and is not there any more; None where nothing is, or nobody can tell.
+        is_empty: whether the source holds nothing at all, neither what was read nor what is left out.
     """
 
     unread: Mapping[str, int]
@@ -63,6 +66,8 @@ class Backlog:
     left_out: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
     changed: Changed | None = None
+    gone: Changed | None = None
+    is_empty: bool = False
 
 
 class Spout(Protocol):

@@ -292,7 +292,9 @@ class FileSpout:
         there = [found.files[file["path"]] for file in begun if file["path"] in found.files]
         oldest = min((file.changed_at for file in (*fresh.values(), *there)), default=None)
         unread = {unit: count for unit, count in unread.items() if count}
-        return Backlog(unread, oldest, dict(left_out), changed=self._changed(found, entries))
+        read = [path for path, entry in entries.items() if "why" not in entry]
+        changed, gone = self._changed(found, entries), named(found.missing(read))
+        return Backlog(unread, oldest, dict(left_out), {}, changed, gone, found.is_empty)
 
     def _changed(self, found: Listing, entries: Mapping[str, Entry]) -> Changed | None:
         """The files that are others than when they were read, and that the spout would read if it could."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from acker.spouts.base import Backlog, Changed, Range
-from acker.spouts.growing import GrowingFolder, Places
+from acker.spouts.growing import GrowingFolder, Places, path_of
 from acker.spouts.listing import Listing, told
 from acker.spouts.packing import Packing, packing
 from acker.spouts.planning import LARGEST_TEXT_BYTES, Entry
@@ -134,7 +134,18 @@ class Look:
             min((file.changed_at for file in there), default=None),
             dict(self.fresh[1]),
             changed=self._differing(),
+            gone=named(self._gone()),
+            is_empty=self.found.is_empty,
         )
+
+    def _gone(self) -> list[str]:
+        """The names of known files that are nowhere."""
+        others = [
+            name for name, entry in self.entries.items() if name not in self.grows and "why" not in entry
+        ]
+        nowhere = {name for name in self.grows if name not in self.places.homes}
+        paths = {path_of(self.grows[name]): name for name in nowhere}
+        return [*self.found.missing(others), *(paths[path] for path in self.found.missing(paths))]
 
     def _differing(self) -> Changed | None:
         nothing = SourceFile(0, 0)

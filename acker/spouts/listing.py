@@ -74,6 +74,16 @@ class Listing:
                 found[path] = file
         return found
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no file at all."""
+        return not (self.files or self.empty or self.others or self.nameless)
+
+    def missing(self, paths: Iterable[str]) -> list[str]:
+        """Those of some paths at which no file is now."""
+        there = self.files.keys() | self.empty
+        return [path for path in paths if (self._listed(path) if self.aliases else path) not in there]
+
     def parted(
         self, glob: str, ignore: tuple[str, ...], start: str = "", known: Set[str] = frozenset()
     ) -> tuple[dict[str, SourceFile], Counter[str]]:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from acker.airflow import tasks
 from acker.cli import rendering as render
 from acker.core.errors import SourceError
+from acker.core.quoting import printable
 from acker.core.store import Store
 from acker.journal.batch import Batch
 from acker.journal.inputs import SourceRange
@@ -23,7 +24,7 @@ from acker.reports.status import status_report
 from acker.spouts import Backlog, Changed, DeltaSpout, FileSpout, History
 from acker.spouts.delta_log import highest_row_id, oldest_commit
 from acker.topology.topology import Topology
-from tests.unit.fuzzed import shop
+from tests.unit.fuzzed import ODD, shop
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -69,7 +70,28 @@ def test_of_a_file_that_is_begun_the_rows_are_known(tmp_path):
 
 def test_a_file_that_is_begun_and_gone_is_unread_of_no_known_age(tmp_path):
     spout = write(tmp_path / "in")
-    assert spout.backlog(after(planned(("a", 1, 3, 6, 0)))) == Backlog({"files": 1, "rows": 2})
+    found = spout.backlog(after(planned(("a", 1, 3, 6, 0))))
+    assert found == Backlog({"files": 1, "rows": 2}, gone=Changed(1, ("a",)), is_empty=True)
+
+
+def test_files_that_were_read_and_are_gone_are_told_whatever_spout_read_them(tmp_path):
+    paths = [f"day={n % 7}/n{n}" for n in range(10_000)]
+    history = after(planned(*((path, 1, 1, 2, 0) for path in paths)))
+    for grows in (False, True):
+        spout = FileSpout(write(tmp_path / "in").folder, grows=grows)
+        found = spout.backlog(history)
+        assert str(found.gone) == "10,000 files, such as day=0/n0, day=0/n1001, day=0/n1008"
+        assert found.is_empty
+    write(tmp_path / "in", _SUCCESS="")
+    assert not spout.backlog(history).is_empty
+
+
+def test_a_file_that_is_read_under_the_name_of_a_linked_folder_is_not_gone(tmp_path):
+    write(tmp_path / "in")
+    write(tmp_path / "in" / "b", x="1\n")
+    (tmp_path / "in" / "a").symlink_to(tmp_path / "in" / "b")
+    spout = FileSpout(str(tmp_path / "in"))
+    assert spout.backlog(after(planned(("a/x", 1, 1, 2, 0)))).gone is None
 
 
 def test_a_file_that_was_planned_once_is_neither_unread_nor_left_out(tmp_path):
@@ -98,13 +120,13 @@ def test_files_that_sort_before_the_start_are_left_out_but_for_those_that_were_p
     ],
     ids=["appended", "overwritten", "emptied", "touched"],
 )
-def test_a_file_that_changed_since_it_was_read_is_told_and_one_that_vanished_is_not(tmp_path, change):
+def test_a_file_that_changed_or_vanished_since_it_was_read_is_told(tmp_path, change):
     spout = write(tmp_path / "in", a="1\n", b="1\n", c="1\n")
     read = after(planned(("a", 1, 1, 2, 0), ("b", 1, 1, 2, 1)), planned(("c", 1, 1, 2, 2)))
     assert spout.backlog(read) == Backlog({})
     change(tmp_path / "in" / "b")
     (tmp_path / "in" / "c").unlink()
-    assert spout.backlog(read) == Backlog({}, changed=Changed(1, ("b",)))
+    assert spout.backlog(read) == Backlog({}, changed=Changed(1, ("b",)), gone=Changed(1, ("c",)))
     assert FileSpout(spout.folder, ignore=("b",)).backlog(read).changed is None
 
 
@@ -308,12 +330,15 @@ def test_status_tells_what_is_unread_and_left_out(run, capsys):
             "oldest": LONG_AGO,
             "left_out": {"not named *[/b].json": 1},
             "changed": None,
+            "gone": {"count": 1, "such_as": (ODD,), "unit": "files", "says": f"1 file, such as {ODD}"},
+            "is_empty": False,
             "unknown": None,
         }
     ]
     render.status(found)
     assert " ".join(capsys.readouterr().out.split()).endswith(
-        "orders: 1 file, 3 bytes unread, the oldest of 2026-01-01 00:00:00; left out: 1 not named *[/b].json"
+        "orders: 1 file, 3 bytes unread, the oldest of 2026-01-01 00:00:00; left out: 1 not named *[/b].json "
+        f"orders: read, and no longer there: 1 file, such as {printable(ODD)}"
     )
 
 
@@ -321,7 +346,10 @@ def test_an_audit_tells_what_is_never_read(run, capsys):
     found = audit_report(run.topology, run.store)
     assert found.left_out == {"orders": {"not named *[/b].json": 1}}
     render.audit(found)
-    assert "orders leaves out: 1 not named *[/b].json\nverdict: " in capsys.readouterr().out
+    gone = f"1 file, such as {printable(ODD)}"
+    said = f"leaves out: 1 not named *[/b].json\norders: read, and no longer there: {gone}\nverdict: "
+    assert f"orders {said}" in capsys.readouterr().out
+    assert (list(found.gone), found.verdict) == (["orders"], "pass")
 
 
 def test_status_audit_and_monitor_tell_which_files_changed_and_the_audit_passes(
@@ -336,14 +364,31 @@ def test_status_audit_and_monitor_tell_which_files_changed_and_the_audit_passes(
     found = audit_report(run.topology, run.store)
     render.audit(found)
     assert (found.changed, found.verdict) == ({"orders": "1 file, such as b.json"}, "pass")
-    assert f"orders: {said}\nverdict: " in capsys.readouterr().out
-    for limit in ("ACKER_LATE_MINUTES", "BATCH_LATE_MINUTES", "MESSAGE_LATE_MINUTES", "DEAD_LETTERS_ALLOWED"):
-        monkeypatch.setenv(f"PIPELINE_{limit}", "99999999")
-    monkeypatch.setenv("PIPELINE_DISK_FREE_PERCENT", "0")
-    assert tasks.health_warnings("shop") == [
+    assert f"orders: {said}\norders: read, and no longer there: 1 file" in capsys.readouterr().out
+    assert warnings(monkeypatch) == [
         "orders has what changed since it was read, and is not read again: 1 file, such as b.json. See "
         "docs/how-to/alerts.md#changed-sources."
     ]
+
+
+def test_the_monitor_tells_of_an_empty_folder_of_which_files_were_read(run, tmp_path, monkeypatch):
+    for file in (tmp_path / "orders").iterdir():
+        file.unlink()
+    told = [each for each in warnings(monkeypatch) if "empty" in each]
+    assert told == [
+        f"The source of orders is empty, and was read: 1 file, such as {ODD}. See "
+        "docs/how-to/alerts.md#empty-sources."
+    ]
+    write(tmp_path / "orders", _SUCCESS="")
+    assert [each for each in warnings(monkeypatch) if "empty" in each] == []
+
+
+def warnings(monkeypatch):
+    """What the monitor says where nothing is late."""
+    for limit in ("ACKER_LATE_MINUTES", "BATCH_LATE_MINUTES", "MESSAGE_LATE_MINUTES", "DEAD_LETTERS_ALLOWED"):
+        monkeypatch.setenv(f"PIPELINE_{limit}", "99999999")
+    monkeypatch.setenv("PIPELINE_DISK_FREE_PERCENT", "0")
+    return tasks.health_warnings("shop")
 
 
 def test_an_audit_tells_of_a_source_that_it_cannot_look_at(run, tmp_path, capsys):

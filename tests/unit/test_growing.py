@@ -105,12 +105,13 @@ def test_a_file_that_does_not_hold_what_was_read_is_told_and_never_read(spout, l
     assert plan(spout, history) is None
 
 
-def test_a_file_that_vanished_after_it_was_read_is_told_by_nobody(spout, log):
+def test_a_file_that_vanished_after_it_was_read_is_told_as_gone(spout, log):
     history = []
     append(log, "1\n")
     plan(spout, history)
     log.unlink()
-    assert (spout.backlog(after(*history)), plan(spout, history)) == (Backlog({}), None)
+    gone = Backlog({}, gone=Changed(1, ("app.log",)), is_empty=True)
+    assert (spout.backlog(after(*history)), plan(spout, history)) == (gone, None)
 
 
 def test_rotated_files_keep_their_names_in_the_plans_and_no_line_is_read_twice(spout, log):
