@@ -15,7 +15,7 @@ Keeps the tables of `{name}` small and quick to read. `trim` deletes tuples and 
 flight and no published table needs, once the tuples are {streams} hours old and the events {events}.
 Reasons of failures, which may quote rows, {reasons}.
 `compact` rewrites small files. `vacuum` deletes files that no version of the last {files} hours refers to.
-Beside them `audit` judges whether anything is lost, unexpected or duplicated.
+Beside them `audit` judges whether anything is lost, unexpected, duplicated, or unpublished for too long.
 
 **When a task fails** nothing is lost, and the next run does what this one did not. When `audit` fails its log
 lists what is wrong: `acker audit {name}`.
@@ -44,7 +44,10 @@ def build(manifest: Manifest) -> DAG:
 
 
 def _audit_task(manifest: Manifest) -> Any:
-    @task(retries=0, doc_md="Judges whether anything is lost, unexpected or duplicated.")
+    @task(
+        retries=0,
+        doc_md="Judges whether anything is lost, unexpected, duplicated or overdue.",
+    )
     def audit() -> None:
         from acker.airflow import tasks
 

@@ -48,7 +48,7 @@ from acker.runtime.deployment import name_of
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
 from acker.spark.tasks import acker_tasks
-from acker.topology.schedule import WATCH
+from acker.topology.schedule import WATCH, Schedule
 from acker.topology.topology import Topology
 
 Counts = dict[str, int]
@@ -321,7 +321,7 @@ def health_warnings(topology: str) -> list[str]:
     return health.health_warnings(found, store, limits, utc_now())
 
 
-def _limits(settings: Settings, schedule: object) -> health.Limits:
+def _limits(settings: Settings, schedule: Schedule) -> health.Limits:
     def minutes(number: int) -> timedelta:
         return timedelta(minutes=number)
 
@@ -331,6 +331,7 @@ def _limits(settings: Settings, schedule: object) -> health.Limits:
         backlog_ahead=timedelta(hours=settings.backlog_ahead_hours),
         acker_late=minutes(settings.acker_late_minutes),
         batch_late=minutes(settings.batch_late_minutes),
+        publish_late=minutes(settings.batch_late_minutes) + settings.longest_pause(schedule),
         message_late=minutes(settings.message_late_minutes),
         source_late=minutes(settings.source_late_minutes),
         # What a schedule of its own leaves unread until the next run is not late.
@@ -344,19 +345,24 @@ def audit(topology: str) -> list[str]:
 
     Before anything has run there is nothing to judge, and perhaps no table.
     """
-    found, store = _opened(topology, Settings.from_env())
+    settings = Settings.from_env()
+    found, store = _opened(topology, settings)
     tables = [store.open(name) for name in (BATCHES, EVENTS, LEDGER)]
     if all(table is None or table.version() == 0 for table in tables):
         return []
-    result = audit_report(found, store)
+    before = settings.overdue_before(found.schedule, utc_now())
+    result = audit_report(found, store, overdue_before=before)
     for name, findings in result.findings.items():
         for finding in findings[:_LISTED]:
             log.error("%s: %s %s", name, finding.message, finding.why)
+    for name, late in result.overdue.items():
+        log.error("%s: %s", name, late)
     for name, each in result.streams.items():
         for why in each.why:
             log.warning("%s: not compared by what its rows say: %s", name, why)
     counts = {"lost": result.lost, "unexpected": result.unexpected, "duplicated": result.duplicated}
-    return [f"{number:,} {name}" for name, number in counts.items() if number]
+    said = [f"{number:,} {name}" for name, number in counts.items() if number]
+    return said + [f"{name} has {late.messages:,} unpublished" for name, late in result.overdue.items()]
 
 
 def trim(run: Run) -> Counts:

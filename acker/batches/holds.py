@@ -36,11 +36,13 @@ class Hold:
     retry_at: datetime  # when a scheduler tries again
 
     def __str__(self) -> str:
+        return f"{self.component} holds batch {self.batch} since {self.told}"
+
+    @property
+    def told(self) -> str:
+        """Since when it is held, how often it was tried, and why it is."""
         tries = "once" if self.tries == 1 else f"{self.tries:,} times"
-        return (
-            f"{self.component} holds batch {self.batch} since {self.held_at:%Y-%m-%d %H:%M} UTC, "
-            f"tried {tries}: {self.reason}"
-        )
+        return f"{self.held_at:%Y-%m-%d %H:%M} UTC, tried {tries}: {self.reason}"
 
 
 def newest_hold(journal: Journal, component: str) -> Hold | None:

@@ -39,7 +39,10 @@ COMMANDS = {
     "acknowledge": ("acker.cli.runs:acknowledge", "Say that you know of what was given up so far."),
     "replay": ("acker.cli.replays:replay", "Emit messages again: what is due, or what you choose."),
     "forget": ("acker.cli.forget:forget", "Take the reasons of messages' failures out of the store."),
-    "audit": ("acker.cli.reports:audit", "Judge whether anything is lost, unexpected or duplicated."),
+    "audit": (
+        "acker.cli.reports:audit",
+        "Judge whether anything is lost, unexpected, doubled or overdue.",
+    ),
     "status": ("acker.cli.reports:status", "Show where components, acker, publishers and sources stand."),
     "failures": (
         "acker.cli.reports:failures",

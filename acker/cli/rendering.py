@@ -110,7 +110,8 @@ def audit(result: "Audit") -> None:
     counted = ("emitted", "acked", "pending", "retrying", "dead_letter", "lost", "unexpected", "duplicated")
     for name in (*counted, "recovered", "unpublished"):
         value = getattr(result, name)
-        bad = value and name in ("lost", "unexpected", "duplicated")
+        is_wrong = name in ("lost", "unexpected", "duplicated") or (name == "unpublished" and result.overdue)
+        bad = value and is_wrong
         table.add_row(name, _text(f"{value:,}", "red" if bad else ""))
     _print(table)
     for title, found in {"dead letters": result.dead_letters, **result.findings}.items():
@@ -121,6 +122,8 @@ def audit(result: "Audit") -> None:
             line(f"  {finding.message}  {finding.why}")
         if len(found) > _LISTED:
             line(f"  … and {len(found) - _LISTED:,} more; --json lists them")
+    for name, late in result.overdue.items():
+        line(f"{name}: {late}", "red")
     left_out(result.left_out)
     changed(result.changed)
     gone(result.gone)

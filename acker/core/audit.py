@@ -7,6 +7,7 @@ its published table (`acker/targets`).
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -51,6 +52,39 @@ class Compared:
 
 
 @dataclass(frozen=True)
+class Overdue:
+    """What should have been published of a stream long ago.
+
+    Args:
+        to: where it is published.
+        messages: acked ones whose rows are to enter the target or to leave it.
+        untracked: whether tuples of no message are to enter it.
+        fold: the first that acked some of them.
+        since: when that was.
+        tries: how often it was tried to publish that fold, and raised.
+        reason: what the newest of these raised; None where none has.
+    """
+
+    to: str
+    messages: int
+    untracked: bool
+    fold: int
+    since: datetime
+    tries: int = 0
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        what = [f"{self.messages:,} messages"] if self.messages or not self.untracked else []
+        what += ["tuples of no message"] if self.untracked else []
+        tried = "once" if self.tries == 1 else f"{self.tries:,} times"
+        why = f"tried {tried}: {self.reason}" if self.tries else "no try has raised"
+        return (
+            f"{' and '.join(what)} of fold {self.fold} and later are not published to {self.to} since "
+            f"{self.since:%Y-%m-%d %H:%M} UTC; {why}"
+        )
+
+
+@dataclass(frozen=True)
 class Audit:
     """Counts of messages, by the newest state of each, and the verdict."""
 
@@ -68,6 +102,7 @@ class Audit:
     dead_letters: list[Finding] = field(default_factory=list)
     findings: dict[str, list[Finding]] = field(default_factory=dict)  # lost, unexpected, duplicated
     streams: dict[str, Compared] = field(default_factory=dict)  # those that are published, by name
+    overdue: dict[str, Overdue] = field(default_factory=dict)  # stream -> what is unpublished for long
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)  # spout -> why -> what is never read
     # None of these fails an audit: what was acked remains right.
     changed: dict[str, str] = field(default_factory=dict)  # spout -> what is another than when it was read
@@ -76,8 +111,8 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is lost, unexpected or duplicated."""
-        return not (self.lost or self.unexpected or self.duplicated)
+        """Whether nothing is lost, unexpected or duplicated, and nothing unpublished for too long."""
+        return not (self.lost or self.unexpected or self.duplicated or self.overdue)
 
     @property
     def vouches(self) -> bool:

@@ -30,11 +30,10 @@ def folds_with_tuples(
     rows = Rows.of(journal, name, batches)
     if not rows.files or not folds:
         return set()
-    roots = _acked(journal, min(folds), max(folds))
+    roots = acked_roots(journal, min(folds), max(folds))
     found: set[int] = set()
     for files in _some(rows):
-        tuples = rows.only(scan(files, rows.columns)).filter(pl.sql_expr(is_tuple(name, rows.columns)))
-        mine = roots.lazy().join(tuples.select("_root_id"), on="_root_id", how="semi")
+        mine = _with_tuples(roots, name, rows, files)
         found |= {*collect(mine.select("fold").unique(), journal.files)["fold"]}
         roots = roots.filter(~pl.col("fold").is_in(list(found)))
         if roots.is_empty():
@@ -42,7 +41,25 @@ def folds_with_tuples(
     return found
 
 
-def _acked(journal: Journal, first: int, last: int) -> pl.DataFrame:
+def roots_with_tuples(
+    journal: Journal, name: str, batches: Sequence[int], roots: pl.DataFrame
+) -> pl.DataFrame:
+    """Of some roots (`fold`, `_root_id`) those with a tuple in a stream.
+
+    Args:
+        batches: of the stream, which can hold such tuples.
+    """
+    rows = Rows.of(journal, name, batches)
+    found = [collect(_with_tuples(roots, name, rows, files), journal.files) for files in _some(rows)]
+    return pl.concat([roots.clear(), *found]).unique()
+
+
+def _with_tuples(roots: pl.DataFrame, name: str, rows: Rows, files: list[str]) -> pl.LazyFrame:
+    tuples = rows.only(scan(files, rows.columns)).filter(pl.sql_expr(is_tuple(name, rows.columns)))
+    return roots.lazy().join(tuples.select("_root_id"), on="_root_id", how="semi")
+
+
+def acked_roots(journal: Journal, first: int, last: int) -> pl.DataFrame:
     """The roots that some folds acked: `fold` and `_root_id`."""
     ledger = journal.require(LEDGER)
     files = files_of(ledger, f"live_in IS NULL AND fold >= {first} AND fold <= {last}")
@@ -57,5 +74,5 @@ def _acked(journal: Journal, first: int, last: int) -> pl.DataFrame:
 def _some(rows: Rows) -> Iterator[list[str]]:
     """The files of rows, so many at once that their roots have room."""
     count = max(1, -(-rows.size // _BYTES_AT_ONCE))
-    step = -(-len(rows.files) // count)
+    step = max(1, -(-len(rows.files) // count))
     return (rows.files[first : first + step] for first in range(0, len(rows.files), step))

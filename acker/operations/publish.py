@@ -16,7 +16,7 @@ from acker.batches.holds import noted_if_it_raises
 from acker.batches.run import Run
 from acker.components.base import columns_of
 from acker.core.delta import files_of, query
-from acker.core.errors import SourceError
+from acker.core.errors import AckerError, SourceError
 from acker.core.identity import ids_of
 from acker.core.integrity import check_missing
 from acker.core.publishers import Meeting, has_published, known_of, meet
@@ -33,7 +33,7 @@ from acker.spark.delta import read_files
 from acker.spark.streams import tuples
 from acker.spark.tags import tagged
 from acker.targets.base import Changes, Publisher, Target, position_of
-from acker.targets.standing import Standing, StandingError, standing_of
+from acker.targets.standing import Standing, standing_of
 from acker.topology.topology import Publication, Topology
 
 SMALL_BYTES = 16 * 2**20  # of files
@@ -64,12 +64,15 @@ class Acked:
 
 
 def publish(run: Run) -> int:
-    """Bring every target up to the newest fold. Returns how many commits that took."""
+    """Bring every target up to the newest fold. Returns how many commits that took.
+
+    Where one cannot be brought there the others are, before the error goes on.
+    """
     commits, faults = 0, []
     for publication in run.topology.publications.values():
         try:
             commits += publish_stream(run, publication)
-        except StandingError as fault:  # which is about one target
+        except (AckerError, PySparkException) as fault:
             faults.append(fault)
     if faults:
         raise faults[0]
@@ -91,16 +94,24 @@ def publish_stream(run: Run, publication: Publication) -> int:
             if acked.replaced:
                 former = former_streams(run.topology, journal, publication.target)
                 note_taken(journal, publication.stream, [*former], publication.target, acked.fold)
-            changes = _changes(run, journal, publication, acked)
-            try:
-                publication.target.apply(run.spark, replace(changes, is_shared=standing.known.is_shared))
-            except (PySparkException, SourceError) as error:
-                with noted_if_it_raises(run, publishes, acked.fold):
-                    record_refused(run, journal, publication, changes, error)
-                return done + publish_stream(run, publication)
+            with noted_if_it_raises(run, publishes, acked.fold):
+                is_taken = _apply(run, journal, publication, acked, standing.known.is_shared)
+        if not is_taken:
+            return done + publish_stream(run, publication)
         record(run, publication, standing, acked.fold)
         run.emit_progress("published", publication.stream, acked.fold)
     return len(folds)
+
+
+def _apply(run: Run, journal: Journal, publication: Publication, acked: Acked, is_shared: bool) -> bool:
+    """Let a target take a fold in. False where it refuses some messages, which are recorded."""
+    changes = _changes(run, journal, publication, acked)
+    try:
+        publication.target.apply(run.spark, replace(changes, is_shared=is_shared))
+    except (PySparkException, SourceError) as error:
+        record_refused(run, journal, publication, changes, error)
+        return False
+    return True
 
 
 def learn(run: Run, publication: Publication, standing: Standing) -> None:
@@ -151,7 +162,7 @@ def published_upto(topology: Topology, journal: Journal, publication: Publicatio
     newest = journal.fold.number
     if journal.open(stream(publication.stream)) is None:
         return newest  # it has emitted nothing yet
-    waiting = _unpublished(topology, journal, publication)
+    waiting = waiting_folds(topology, journal, publication)
     return waiting[0].fold - 1 if waiting else newest
 
 
@@ -163,7 +174,7 @@ def former_streams(topology: Topology, journal: Journal, target: Target) -> dict
     return {name: position for name, position in positions.items() if position}
 
 
-def _unpublished(topology: Topology, journal: Journal, publication: Publication) -> list[Acked]:
+def waiting_folds(topology: Topology, journal: Journal, publication: Publication) -> list[Acked]:
     """The folds with something to publish that a target does not hold, as far as the store knows."""
     assert journal.fold is not None
     standing = standing_of(journal, publication.target.pinned(), publication.stream)
@@ -180,7 +191,7 @@ def acked_folds(topology: Topology, journal: Journal, name: str, after: int, upt
     folds = _all_acked(topology, journal, name, after, upto)
     full = {each.fold for each in folds if each.replaced or each.untracked or each.reads_refusals}
     left = [each for each in folds if each.fold not in full]
-    batches = _caused(journal, name, [emission for each in left for emission in each.emissions])
+    batches = caused(journal, name, [emission for each in left for emission in each.emissions])
     full |= folds_with_tuples(journal, name, batches, [each.fold for each in left])
     found, passed_over = [], 0
     for each in folds:
@@ -259,14 +270,14 @@ def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked)
     ledger = journal.require(LEDGER)
     settled = read_files(run.spark, ledger, files_of(ledger, mine)).where(mine)
     own = refused_by(journal.open(REFUSALS), name)
-    batches = _caused(journal, name, acked.emissions)
+    batches = caused(journal, name, acked.emissions)
     added = _of_roots(run, journal, name, batches, _without(_roots(settled, F.col("root_id")), own))
     if acked.untracked:
         added = added.unionByName(_of_no_message(run, journal, name, acked.untracked))
     old, emissions = _leaving(run, journal, acked, settled, own)
     replaced = None
     if old is not None and publication.target.takes_back:
-        replaced = _of_roots(run, journal, name, _caused(journal, name, emissions), old)
+        replaced = _of_roots(run, journal, name, caused(journal, name, emissions), old)
     position = ("spout", "source_partition", "source_offset", "attempt")
     return Changes(
         publisher=Publisher.of(ledger, name),
@@ -323,7 +334,7 @@ def _roots(rows: DataFrame, root: Column) -> DataFrame:
     return rows.select(root.alias("_root_id"))
 
 
-def _caused(journal: Journal, name: str, emissions: list[tuple[str, int]]) -> list[int]:
+def caused(journal: Journal, name: str, emissions: list[tuple[str, int]]) -> list[int]:
     """The batches of a stream that some emissions caused."""
     component = component_of(name)
     batches = downstream_batches(journal, emissions).get(component, [])

@@ -1,14 +1,16 @@
 """The verdict on a topology: its store and all that it has published."""
 
 from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Any
 
-from acker.core.audit import Audit, Compared, Finding, audit, missing_from
+from acker.core.audit import Audit, Compared, Finding, Overdue, audit, missing_from
 from acker.core.errors import StoreError
 from acker.core.integrity import check_tables
 from acker.core.store import Store
 from acker.journal.journal import Journal
 from acker.operations.evidence import evidence_of
+from acker.operations.overdue import overdue_of
 from acker.operations.publish import published_upto
 from acker.reports.sources import changed, gone, left_out, source_backlogs, unknown
 from acker.targets.acked import Acked
@@ -19,11 +21,14 @@ from acker.topology.topology import Publication, Topology
 _UNREADABLE = "Unsupported table features"  # as `deltalake` says
 
 
-def audit_report(topology: Topology, store: Store, contents: bool = True) -> Audit:
+def audit_report(
+    topology: Topology, store: Store, contents: bool = True, overdue_before: datetime | None = None
+) -> Audit:
     """The verdict on a topology's store and on its published tables.
 
     Args:
         contents: whether messages are compared by what their rows say, and not by their number alone.
+        overdue_before: what was acked before this time should be published; None: at any time.
 
     Raises:
         StoreError: the store has no ledger yet, cannot be read, or does not hold what was committed to it.
@@ -35,6 +40,7 @@ def audit_report(topology: Topology, store: Store, contents: bool = True) -> Aud
     check_tables(journal, journal.components())
     found: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
     compared: dict[str, Compared] = {}
+    overdue: dict[str, Overdue] = {}
     positions = [journal.fold.number if journal.fold else 0]
     for name, target in targets.items():
         held = standing_of(journal, target, name).fold
@@ -43,6 +49,8 @@ def audit_report(topology: Topology, store: Store, contents: bool = True) -> Aud
         if evidence is None:
             continue
         positions.append(evidence.position)
+        late = overdue_before and overdue_of(topology, journal, Publication(name, target), overdue_before)
+        overdue |= {name: late} if late else {}
         verdict = _verdict(target, evidence)
         for kind, each in verdict.findings.items():
             found[kind].extend(each)
@@ -53,7 +61,7 @@ def audit_report(topology: Topology, store: Store, contents: bool = True) -> Aud
     sources = source_backlogs(topology, journal)
     differing = {spout: str(each) for spout, each in changed(sources).items()}
     missing = {spout: str(each) for spout, each in gone(sources).items()}
-    judged = replace(judged, streams=compared, left_out=left_out(sources))
+    judged = replace(judged, streams=compared, overdue=overdue, left_out=left_out(sources))
     return replace(judged, changed=differing, gone=missing, unknown=unknown(sources))
 
 

@@ -15,6 +15,7 @@ import polars as pl
 
 from acker.batches.holds import newest_hold, unpublished_since
 from acker.core.delta import last_number, query
+from acker.core.errors import AckerError
 from acker.core.events import State
 from acker.core.ledger import current_rows, live_counts, newest_of, unfolded
 from acker.core.live import live_count
@@ -43,7 +44,8 @@ class Limits:
         backlog: how many messages may be in flight or wait for a retry.
         backlog_ahead: for how long ahead the backlog is reckoned by its trend; zero: not at all.
         acker_late: how old what no fold has seen may be.
-        batch_late: how old a batch that is not logged, and a fold that is not published, may be.
+        batch_late: how old a batch that is not logged may be.
+        publish_late: how old a fold that is not published may be.
         message_late: how old a message that has not settled may be.
         source_late: how old what is unread may be; zero: any.
         spout_stalled: for how long a spout may read nothing although there is something; zero: for ever.
@@ -55,6 +57,7 @@ class Limits:
     backlog_ahead: timedelta
     acker_late: timedelta
     batch_late: timedelta
+    publish_late: timedelta
     message_late: timedelta
     source_late: timedelta
     spout_stalled: timedelta
@@ -110,14 +113,17 @@ def _late_batches(look: _Look) -> Iterator[str]:
         name = component.name
         batch = look.journal.unfinished(name)
         if batch is not None and newest_hold(look.journal, name) is None:
-            yield from _late(look, f"Batch {batch.number} of {name} is not done since", batch.planned_at)
+            late = look.limits.batch_late
+            yield from _late(look, f"Batch {batch.number} of {name} is not done", batch.planned_at, late)
 
 
-def _late(look: _Look, what: str, since: datetime) -> Iterator[str]:
-    """What is not done for longer than a batch may take."""
-    late = look.limits.batch_late
+def _late(look: _Look, what: str, since: datetime, late: timedelta) -> Iterator[str]:
+    """What is not done for longer than it may take."""
     if look.now - since > late:
-        yield f"{what} {_time(since)}, longer than the {_minutes(late)} of PIPELINE_BATCH_LATE_MINUTES."
+        own, pause = look.limits.batch_late, late - look.limits.batch_late
+        beyond = f" and of {_minutes(pause)} between two runs" if pause else ""
+        limit = f"the {_minutes(own)} of PIPELINE_BATCH_LATE_MINUTES{beyond}"
+        yield f"{what} since {_time(since)}, longer than {limit}."
 
 
 def _late_folds(look: _Look) -> Iterator[str]:
@@ -176,34 +182,32 @@ def _late_publishes(look: _Look) -> Iterator[str]:
     if fold is None:
         return
     upto = fold.number
-    try:
-        for name, publication in look.topology.publications.items():
+    for name, publication in look.topology.publications.items():
+        try:
             number = published_upto(look.topology, look.journal, publication) + 1
-            noted = unpublished_since(look.journal, name, number)
-            if number <= fold.number and noted is not None:
-                tries = "once" if noted.tries == 1 else f"{noted.tries:,} times"
-                yield (
-                    f"Fold {number} does not go into {publication.to} since {_time(noted.held_at)}, "
-                    f"tried {tries}: {noted.reason}"
-                )
-            upto = min(upto, number - 1)
-    except StandingError:
-        return  # which is told by itself
+        except AckerError:
+            continue  # which is told by itself
+        noted = unpublished_since(look.journal, name, number)
+        if number <= fold.number and noted is not None:
+            yield f"Fold {number} does not go into {publication.to} since {noted.told}"
+        upto = min(upto, number - 1)
     if upto < fold.number:
         (row,) = query(
             f"SELECT min(folded_at) AS since FROM ledger WHERE root_id IS NULL AND fold > {upto}",
             ledger=fold.ledger,
         )
-        yield from _late(look, f"Fold {upto + 1} is not published since", row["since"])
+        yield from _late(look, f"Fold {upto + 1} is not published", row["since"], look.limits.publish_late)
 
 
 def _publishers(look: _Look) -> Iterator[str]:
-    """Targets that do not hold what was published there, or hold what another store has published."""
+    """Targets that do not hold what was published there, hold what another store has published, or do not
+    tell.
+    """
     for name, publication in look.topology.publications.items():
         try:
             if look.journal.fold is not None:
                 standing_of(look.journal, publication.target.pinned(), name)
-        except StandingError as fault:
+        except AckerError as fault:
             yield str(fault)
 
 

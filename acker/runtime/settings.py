@@ -7,12 +7,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from acker.core.errors import SettingsError
 from acker.core.paths import absolute
 from acker.runtime.project import project_topologies
-from acker.topology.schedule import WATCH
+from acker.topology.schedule import WATCH, Schedule, longest_pause
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
@@ -87,6 +88,9 @@ class Settings:
             Default: 15.
         batch_late_minutes: `PIPELINE_BATCH_LATE_MINUTES`, how old a batch that is not done may be, and a fold
             that is not published, and what a spout that is watched does not read. Default: 60.
+        publish_late_minutes: `PIPELINE_PUBLISH_LATE_MINUTES`, for how long acked messages may be unpublished
+            before an audit fails. As for the monitor, the longest pause of the schedule comes on top.
+            Default: 1440, a day. 0: for ever.
         message_late_minutes: `PIPELINE_MESSAGE_LATE_MINUTES`, how old a message that has not settled may be.
             Default: 1440, a day.
         give_up_after_tries: `PIPELINE_GIVE_UP_AFTER_TRIES`, how often Airflow's task of a bolt tries a batch
@@ -136,6 +140,7 @@ class Settings:
     give_up_after_tries: int
     source_late_minutes: int
     batch_late_minutes: int
+    publish_late_minutes: int
     message_late_minutes: int
     disk_free_percent: int
     monitor_schedule: str
@@ -154,6 +159,19 @@ class Settings:
     def is_on_cluster(self) -> bool:
         """Whether the project's own server runs its jobs on a cluster."""
         return self.spark_master != _LOCAL
+
+    def overdue_before(self, schedule: Schedule, now: datetime) -> datetime | None:
+        """When what is not published was acked at the latest, for an audit to fail; None: it never does.
+
+        Args:
+            schedule: the topology's own; None where it has that of the deployment.
+        """
+        late = timedelta(minutes=self.publish_late_minutes)
+        return now - late - self.longest_pause(schedule) if late else None
+
+    def longest_pause(self, schedule: Schedule) -> timedelta:
+        """How far two runs of a topology with a schedule are apart at most; zero where no clock says it."""
+        return longest_pause(self.run_schedule if schedule is None else schedule)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
@@ -202,6 +220,7 @@ class Settings:
             give_up_after_tries=number("PIPELINE_GIVE_UP_AFTER_TRIES", 0),
             source_late_minutes=number("PIPELINE_SOURCE_LATE_MINUTES", 0),
             batch_late_minutes=number("PIPELINE_BATCH_LATE_MINUTES", 60),
+            publish_late_minutes=number("PIPELINE_PUBLISH_LATE_MINUTES", 1440),
             message_late_minutes=number("PIPELINE_MESSAGE_LATE_MINUTES", 1440),
             disk_free_percent=number("PIPELINE_DISK_FREE_PERCENT", 10),
             monitor_schedule=value("PIPELINE_MONITOR_SCHEDULE", "*/5 * * * *"),

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import pairwise
 
 from acker.core.errors import SettingsError
 from acker.core.quoting import check_text
@@ -10,12 +12,21 @@ from acker.core.quoting import check_text
 Schedule = str | tuple[str, ...] | None  # a cron expression or preset; assets; what the deployment says
 
 WATCH = "@watch"  # whenever a watch in Airflow's triggerer finds something to do
-PRESETS = (WATCH, "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+_CRON = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@quarterly": "0 0 1 */3 *",
+    "@yearly": "0 0 1 1 *",
+}
+PRESETS = (WATCH, *_CRON)
 _WAY_OUT = (
     "Write five fields such as '0 6 * * mon-fri' (minute, hour, day, month, day of the week), "
     f"one of {', '.join(PRESETS)}, or a list of assets by name or URI."
 )
 _PART = re.compile(r"(?:(?P<all>\*)|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d+))?")
+_CYCLE_DAYS = 28 * 365 + 8  # after which days of the week and leap days come again
 _LONGEST_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -63,6 +74,31 @@ def checked_schedule(topology: str, schedule: str | Iterable[str] | None) -> Sch
                 f"The schedule {schedule!r} of topology {topology} is none: {fault}. {_WAY_OUT}"
             )
     return schedule
+
+
+def longest_pause(schedule: Schedule) -> timedelta:
+    """How far two runs of a schedule are apart at most; zero where no clock says when they are."""
+    texts = _CRON.get(schedule, schedule).split() if isinstance(schedule, str) else []
+    if _fault(texts):
+        return timedelta(0)
+    numbers = [_all_numbers(field, text) for field, text in zip(_FIELDS, texts, strict=True)]
+    minutes, hours, days, months, weekdays = numbers
+    times = [timedelta(hours=hour, minutes=minute) for hour in sorted(hours) for minute in sorted(minutes)]
+    is_any = texts[2].startswith("*") or texts[4].startswith("*")  # else a day of either kind will do
+
+    def runs(day: date) -> bool:
+        found = (day.day in days, bool({day.isoweekday(), day.isoweekday() % 7} & weekdays))
+        return day.month in months and (all(found) if is_any else any(found))
+
+    first = date(2000, 1, 1)
+    on = [day for n in range(_CYCLE_DAYS) if runs(day := first + timedelta(days=n))]
+    within = [after - before for before, after in pairwise(times)]
+    between = [after - before + times[0] - times[-1] for before, after in pairwise(on)]
+    return max(within + between, default=timedelta(0))
+
+
+def _all_numbers(field: _Field, text: str) -> set[int]:
+    return {number for part in text.split(",") for number in _numbers(field, part)}
 
 
 def _fault(texts: list[str]) -> str | None:

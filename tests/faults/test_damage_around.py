@@ -2,9 +2,7 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from acker.operations.standing import republish
 from tests.faults.damaged import PUBLISHED, Damaged
 from tests.faults.damaged import living as living
 from tests.faults.damaged import place as place
+from tests.kit.mounts import mounted, read_only
 from tests.kit.stops import Stop
 
 KIND = "copies, disks and clocks"
@@ -126,17 +125,6 @@ def disk(place) -> Iterator[Damaged]:
         yield found
 
 
-@contextmanager
-def mounted(folder: Path, *arguments: str) -> Iterator[None]:
-    done = subprocess.run(["mount", *arguments, str(folder)], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"needs the right to mount: {done.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 def fill(folder: Path, pages: int) -> None:
     """Fill a disk, but for some pages of 4 KiB."""
     with open(folder / "ballast", "wb") as ballast:
@@ -171,22 +159,6 @@ def test_a_full_disk_stops_a_step_and_the_next_run_completes_it(disk, step, comp
     assert disk.step("run") == ""
     assert disk.rows() == [*PUBLISHED, (10, 100)]
     assert [disk.ask(look) for look in LOOKS] == ["", "", ""]
-
-
-@contextmanager
-def read_only(folder: Path) -> Iterator[None]:
-    """Nothing can be written below a folder, by root either."""
-    if os.geteuid() == 0:
-        with mounted(folder, "--bind", str(folder)):
-            subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
-            yield
-        return
-    folders = [folder, *(each for each in folder.rglob("*") if each.is_dir())]
-    for each in folders:
-        each.chmod(0o555)
-    yield
-    for each in folders:
-        each.chmod(0o755)
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,18 @@ import pytest
 
 from acker import KafkaTarget
 from acker.batches.run import Run
+from acker.core.errors import SourceError
 from acker.core.store import Store
 from acker.kafka.cluster import Cluster
-from acker.operations.cycle import run_cycle
+from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.fold import fold
 from acker.operations.publish import publish
 from acker.operations.standing import look, republish
 from acker.reports.audit import audit_report
+from acker.reports.health import health_warnings
 from acker.targets.standing import StandingError
 from tests.kafka.words import Words
+from tests.kit.limits import LIMITS
 from tests.kit.received import received
 from tests.kit.waiting import wait_for
 
@@ -96,3 +100,21 @@ def test_a_store_of_an_older_version_learns_how_far_a_topic_is(place, words, run
     delete(words, "acker-published-.*-checked")
     with pytest.raises(StandingError, match="deleted or emptied"):
         publish(older)
+
+
+def test_a_topic_that_is_gone_before_it_has_anything_is_told_as_why_nothing_is_published(place, words):
+    run = place.run(words.topology())
+    words.feed("x", ("x", 1))
+    for step in (*run.topology.spouts, *run.topology.bolts):
+        (run_bolt if step.inputs else run_spout)(run, step)
+    fold(run)
+    delete(words, words.target.topic)
+    with pytest.raises(SourceError, match="topic"):
+        publish(run)
+    place.clock.advance(2 * 86_400)
+
+    late = audit_report(run.topology, run.store, overdue_before=run.clock()).overdue["checked"]
+
+    assert (late.messages, late.tries, words.target.topic in str(late.reason)) == (1, 1, True)
+    broker_said = health_warnings(run.topology, run.store, LIMITS, run.clock())
+    assert [str(late.reason) in each for each in broker_said] == [True, False]

@@ -32,6 +32,8 @@ KAFKA = "tests/kafka/test_kafka_spout.py::"
 KAFKA_BACKUP = "tests/kafka/test_backup.py::"
 KAFKA_TARGET = "tests/kafka/test_kafka_target.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
+OVERDUE = "tests/store/test_overdue.py::"
+STUCK = "tests/spark/test_overdue.py::"
 REFUSALS = "tests/store/test_refusals.py::"
 REFUSED = "tests/spark/test_refused.py::"
 REPLY = "tests/unit/test_lost_reply.py::"
@@ -865,6 +867,20 @@ MUTANTS = (
         (f"{NOTHING}test_a_fold_without_a_tuple_for_a_target_is_published_as_it_is",),
     ),
     Mutant(
+        "an audit passes however long messages are unpublished",
+        "acker/core/audit.py",
+        " or self.overdue)",
+        ")",
+        (f"{OVERDUE}test_what_nobody_publishes_for_a_week_fails_the_audit_with_since_when",),
+    ),
+    Mutant(
+        "what a publisher raises is not noted",
+        "acker/operations/publish.py",
+        "            with noted_if_it_raises(run, publishes, acked.fold):\n",
+        "            if acked.fold:\n",
+        (f"{STUCK}test_a_table_that_cannot_be_written_to_is_told_with_its_reason_and_overdue_in_a_day",),
+    ),
+    Mutant(
         "what one table refuses stays in the others",
         "acker/operations/publish.py",
         "refused = {fold for fold, (first, last) in read.items() if first < last}",
@@ -888,7 +904,7 @@ MUTANTS = (
     Mutant(
         "a replay adds to an aggregate without taking back",
         "acker/operations/publish.py",
-        "replaced = _of_roots(run, journal, name, _caused(journal, name, emissions), old)",
+        "replaced = _of_roots(run, journal, name, caused(journal, name, emissions), old)",
         "replaced = None",
         (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
     ),

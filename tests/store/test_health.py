@@ -19,19 +19,9 @@ from acker.operations.selection import Selection
 from acker.reports.health import PAGE, Limits, health_warnings
 from acker.spouts import Backlog
 from tests.kit import ROOT
+from tests.kit.limits import LIMITS
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
-LIMITS = Limits(
-    dead_letters=0,
-    backlog=10,
-    backlog_ahead=timedelta(hours=4),
-    acker_late=timedelta(minutes=15),
-    batch_late=timedelta(hours=1),
-    message_late=timedelta(days=1),
-    source_late=timedelta(0),
-    spout_stalled=timedelta(0),
-    disk_free_percent=0,
-)
 HOUR_SECONDS = 3_600
 
 

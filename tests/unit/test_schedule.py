@@ -1,10 +1,12 @@
 """Schedules of topologies, as their authors write them."""
 
+from datetime import timedelta
+
 import pytest
 
 from acker.core.errors import SettingsError
 from acker.runtime.manifest import manifest_of
-from acker.topology.schedule import PRESETS, checked_schedule
+from acker.topology.schedule import PRESETS, checked_schedule, longest_pause
 from acker.topology.topology import Topology
 
 CRONS = (
@@ -69,3 +71,20 @@ def test_what_is_no_asset_is_refused(asset):
 def test_a_manifest_has_the_schedule(given, kept):
     topology = Topology("shop", schedule=given)
     assert (topology.schedule, manifest_of(topology).schedule) == (kept, kept)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "hours"),
+    [
+        *(("@watch", 0), ("@hourly", 1), ("@daily", 24), ("@weekly", 168), ("@monthly", 744)),
+        *(("@quarterly", 24 * 92), ("@yearly", 24 * 366)),
+        ("*/30 * * * *", 0.5),
+        ("0 6,18 * * *", 12),
+        ("0 9-17 * * mon-fri", 64),  # from Friday at 17:00
+        ("30 6 29 2 *", 24 * 1461),
+        ("0 0 1 * 1", 168),  # a first of the month or a Monday
+        *((None, 0), (("shop.sales",), 0), ("nonsense", 0)),
+    ],
+)
+def test_the_longest_pause_between_two_runs_is_known(schedule, hours):
+    assert longest_pause(schedule) == timedelta(hours=hours)

@@ -1,3 +1,4 @@
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def test_an_empty_environment_gives_the_defaults(tmp_path, monkeypatch):
         give_up_after_tries=0,
         source_late_minutes=0,
         batch_late_minutes=60,
+        publish_late_minutes=1440,
         message_late_minutes=1440,
         disk_free_percent=10,
         monitor_schedule="*/5 * * * *",
@@ -81,6 +83,7 @@ def test_every_variable_is_read():
         "PIPELINE_GIVE_UP_AFTER_TRIES": "9",
         "PIPELINE_SOURCE_LATE_MINUTES": "45",
         "PIPELINE_BATCH_LATE_MINUTES": "20",
+        "PIPELINE_PUBLISH_LATE_MINUTES": "2880",
         "PIPELINE_MESSAGE_LATE_MINUTES": "100",
         "PIPELINE_DISK_FREE_PERCENT": "5",
         "PIPELINE_MONITOR_SCHEDULE": "@hourly",
@@ -119,6 +122,7 @@ def test_every_variable_is_read():
         give_up_after_tries=9,
         source_late_minutes=45,
         batch_late_minutes=20,
+        publish_late_minutes=2880,
         message_late_minutes=100,
         disk_free_percent=5,
         monitor_schedule="@hourly",
@@ -243,3 +247,15 @@ def test_what_is_wrong_with_a_project_s_file_is_told(project, text, sentence):
     project(text)
     with pytest.raises(SettingsError, match=sentence):
         Settings.from_env({})
+
+
+def test_what_waits_for_the_next_run_of_a_schedule_is_not_overdue():
+    now = datetime(2026, 3, 15, tzinfo=UTC)
+    day, daily, never = (
+        Settings.from_env(environ)
+        for environ in ({}, {"PIPELINE_RUN_SCHEDULE": "@daily"}, {"PIPELINE_PUBLISH_LATE_MINUTES": "0"})
+    )
+    found = [day.overdue_before(schedule, now) for schedule in (None, "@watch", "@weekly", ("shop.sales",))]
+    assert [each.day for each in found] == [14, 14, 7, 14]
+    assert daily.overdue_before(None, now) == datetime(2026, 3, 13, tzinfo=UTC)
+    assert never.overdue_before(None, now) is None

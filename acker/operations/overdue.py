@@ -1,0 +1,106 @@
+"""What was acked long ago and is not published yet, stream by stream, with what the publisher says of it.
+
+Folds that have nothing for a target, which it has not passed over yet, are no part of it.
+"""
+
+from datetime import datetime
+
+import polars as pl
+
+from acker.batches.holds import unpublished_since
+from acker.core.audit import Overdue
+from acker.core.delta import query
+from acker.core.events import State
+from acker.core.ledger import read_fold, settled_in
+from acker.core.parquet import collect
+from acker.core.refusals import leaving, refusals, refused_by
+from acker.core.schemas import LEDGER, REFUSALS
+from acker.journal.journal import Journal
+from acker.operations.contents import acked_roots, roots_with_tuples
+from acker.operations.publish import Acked, caused, waiting_folds
+from acker.topology.topology import Publication, Topology
+
+_ROOTS = pl.Schema({"fold": pl.Int64, "_root_id": pl.Int64})
+
+
+def overdue_of(
+    topology: Topology, journal: Journal, publication: Publication, before: datetime
+) -> Overdue | None:
+    """What folds before a time have acked, and a target has not taken in; None where there is none."""
+    name = publication.stream
+    newest = _newest_fold(journal, before)
+    folds = [each for each in waiting_folds(topology, journal, publication) if each.fold <= newest]
+    roots = pl.concat([_roots(journal, name, folds), _unread(journal, name, before)])
+    first = [*roots["fold"], *(each.fold for each in folds if each.untracked)]
+    if not first:
+        return None
+    noted = unpublished_since(journal, name, folds[0].fold) if folds else None
+    return Overdue(
+        to=publication.target.uri,
+        messages=roots["_root_id"].n_unique(),
+        untracked=any(each.untracked for each in folds),
+        fold=min(first),
+        since=_folded_at(journal, min(first)),
+        tries=noted.tries if noted else 0,
+        reason=noted.reason if noted else None,
+    )
+
+
+def _roots(journal: Journal, name: str, folds: list[Acked]) -> pl.DataFrame:
+    """The roots (`fold`, `_root_id`) whose tuples some folds bring to a target or take out of it."""
+    if not folds:
+        return pl.DataFrame(schema=_ROOTS)
+    emissions = [emission for each in folds for emission in each.emissions]
+    acked = acked_roots(journal, folds[0].fold, folds[-1].fold)
+    found = [_with_tuples(journal, name, emissions, acked)]
+    for each in folds:
+        if each.replaced:
+            replacing = _replacing(journal, each.fold)
+            old = _with_tuples(journal, name, each.replaced, replacing.select("fold", _root_id="replaces"))
+            found.append(
+                replacing.filter(pl.col("replaces").is_in(old["_root_id"].implode())).select(*_ROOTS)
+            )
+        if each.reads_refusals:
+            given_up = leaving(journal.require(LEDGER), journal.open(REFUSALS), each.fold, each.refusals)
+            roots = given_up.select(pl.lit(each.fold).alias("fold"), _root_id="root_id")
+            pairs = given_up.select("spout", "batch").unique().rows()
+            found.append(_with_tuples(journal, name, pairs, roots.cast(_ROOTS)))
+    own = refused_by(journal.open(REFUSALS), name)
+    return pl.concat(found).join(own, left_on="_root_id", right_on="root_id", how="anti")
+
+
+def _with_tuples(
+    journal: Journal, name: str, emissions: list[tuple[str, int]], roots: pl.DataFrame
+) -> pl.DataFrame:
+    return roots_with_tuples(journal, name, caused(journal, name, emissions), roots)
+
+
+def _replacing(journal: Journal, fold: int) -> pl.DataFrame:
+    """The roots that a fold acked in the place of others: `fold`, `_root_id`, `replaces`."""
+    is_acked = (pl.col("fold") == fold) & (pl.col("state") == State.ACKED)
+    rows = settled_in(journal.require(LEDGER), fold).filter(is_acked, pl.col("replaces").is_not_null())
+    return collect(rows.select("fold", "replaces", _root_id="root_id"))
+
+
+def _unread(journal: Journal, name: str, before: datetime) -> pl.DataFrame:
+    """The roots (`fold`, `_root_id`) that a target has refused and of which no fold has read that."""
+    read = journal.fold.refusals if journal.fold else 0
+    rows = refusals(journal.open(REFUSALS), read)
+    mine = rows.filter(pl.col("stream") == name, pl.col("refused_at") < before)
+    return mine.select("fold", _root_id="root_id")
+
+
+def _newest_fold(journal: Journal, before: datetime) -> int:
+    """The newest fold that was made before a time; 0 where none was."""
+    (row,) = query(
+        "SELECT max(fold) AS fold FROM ledger WHERE live_in IS NULL AND root_id IS NULL "
+        f"AND folded_at < TIMESTAMP '{before.isoformat()}'",
+        ledger=journal.require(LEDGER),
+    )
+    return row["fold"] or 0
+
+
+def _folded_at(journal: Journal, fold: int) -> datetime:
+    found = read_fold(journal.require(LEDGER), fold).folded_at
+    assert found is not None  # by which it was chosen
+    return found
