@@ -274,9 +274,12 @@ def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked)
     added = _of_roots(run, journal, name, batches, _without(_roots(settled, F.col("root_id")), own))
     if acked.untracked:
         added = added.unionByName(_of_no_message(run, journal, name, acked.untracked))
-    old, emissions = _leaving(run, journal, acked, settled, own)
+    target = publication.target
+    is_by_root = not (target.takes_back or target.only_adds or target.irreversible())
+    never_in = own.clear() if is_by_root else own
+    old, emissions = _leaving(run, journal, acked, settled, own, never_in)
     replaced = None
-    if old is not None and publication.target.takes_back:
+    if old is not None and target.takes_back:
         replaced = _of_roots(run, journal, name, caused(journal, name, emissions), old)
     position = ("spout", "source_partition", "source_offset", "attempt")
     return Changes(
@@ -291,13 +294,20 @@ def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked)
 
 
 def _leaving(
-    run: Run, journal: Journal, acked: Acked, settled: DataFrame, own: pl.DataFrame
+    run: Run,
+    journal: Journal,
+    acked: Acked,
+    settled: DataFrame,
+    own: pl.DataFrame,
+    never_in: pl.DataFrame,
 ) -> tuple[DataFrame | None, list[tuple[str, int]]]:
     """The roots whose tuples leave a table with a fold, each once, and the (spout, batch) that emitted them.
 
     Args:
         settled: the rows of the roots that the fold acked.
-        own: roots that the table has never taken.
+        own: roots that the table has refused.
+        never_in: those that leave it with no refusal. Where rows leave by their root, there are none: another
+            publisher may have brought in what was refused to the first, once its rule was gone.
     """
     refused, (first, last) = journal.open(REFUSALS), acked.refusals
     old = None
@@ -307,7 +317,7 @@ def _leaving(
     if first == last:
         return old, acked.replaced
     given_up = leaving(journal.require(LEDGER), refused, acked.fold, acked.refusals)
-    given_up = given_up.join(own, on="root_id", how="anti")
+    given_up = given_up.join(never_in, on="root_id", how="anti")
     if given_up.is_empty():
         return old, acked.replaced
     emissions = {*acked.replaced, *given_up.select("spout", "batch").unique().rows()}

@@ -888,6 +888,13 @@ MUTANTS = (
         (f"{REFUSED}test_what_a_table_refuses_after_the_ack_leaves_all_tables_as_dead_letters",),
     ),
     Mutant(
+        "what another publisher has brought in of refused rows stays",
+        "acker/operations/publish.py",
+        "    never_in = own.clear() if is_by_root else own\n",
+        "    never_in = own\n",
+        (f"{REFUSED}test_rows_that_another_publisher_has_brought_in_after_all_leave_with_their_refusal",),
+    ),
+    Mutant(
         "what leaves a table does so a second time with its refusal",
         "acker/core/refusals.py",
         '    return found.join(replaced, on="root_id", how="anti").drop("fold")\n',

@@ -1,5 +1,7 @@
 """What a table refuses after the ack: its messages become dead letters, and the rest is published."""
 
+import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from acker.operations.fold import fold
 from acker.operations.publish import publish, publish_stream
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
+from acker.operations.standing import republish
 from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
@@ -232,3 +235,51 @@ def test_what_other_tables_are_to_give_up_is_not_trimmed(place):
     assert (before, between) == (dict.fromkeys(before, 1), dict.fromkeys(before, 0))
     assert place.rows("sums") == [("Bonn", 3, 19), ("Ulm", 4, 15)]
     assert told(run)[0] == ("pass", 7, 2, 0)
+
+
+def between(run, table):
+    """A run between whose search for what a table refuses and its record another one publishes there.
+
+    The rule is gone by then.
+    """
+    publication = run.topology.publications[table]
+    others = [replace(run)]
+
+    def clock():
+        if others:
+            run.spark.sql(f"ALTER TABLE delta.`{publication.to}` DROP CONSTRAINT some")
+            publish_stream(others.pop(), publication)
+        return run.clock()
+
+    publish_stream(replace(run, clock=clock), publication)
+
+
+@pytest.mark.extended
+def test_rows_that_another_publisher_has_brought_in_after_all_leave_with_their_refusal(place):
+    run = begun(place)
+    rule(place, "ADD CONSTRAINT some CHECK (amount > 0)")
+    between(run, "rows")
+    assert [len(found) for found in told(run)[2].values()] == [0, 2, 0]  # unexpected
+
+    drain(run)
+
+    assert told(run)[0] == ("pass", 7, 2, 0)
+    assert [row[0] for row in place.rows("rows")] == [1, 2, 3, 4, 7, 8, 9]
+
+
+@pytest.mark.extended
+def test_a_sum_to_which_another_publisher_has_added_after_all_is_told_by_the_audit(place):
+    run = begun(place)
+    rule(place, "ADD CONSTRAINT some CHECK (sum < 15)", "sums")
+    between(run, "sums")
+    drain(run)
+
+    counts, (why,), findings = told(run)
+    assert (counts, "some" in why) == (("fail", 8, 1, 0), True)
+    assert any("Ulm" in f"{each.message} {each.why}" for found in findings.values() for each in found)
+
+    shutil.rmtree(place.path("sums"))
+    republish(run, "sums")
+
+    assert told(run)[0] == ("pass", 8, 1, 0)
+    assert place.rows("sums")[0] == ("Bonn", 4, 14)
