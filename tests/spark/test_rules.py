@@ -1,6 +1,7 @@
 """What a published table would refuse: a row fails its message, and a stream is told, before the ack."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,48 @@ class Kept(RichBolt):
     def execute(self, tup, collector):
         collector.emit(tup, {"id": tup.id, "share": tup.share})
         collector.ack(tup)
+
+
+class Several(RichBolt):
+    """Joins tuples of a key, so many at a time, into one with their texts one behind the other."""
+
+    def __init__(self, count):
+        self.count = count
+        self.waiting = {}
+
+    def execute(self, tup, collector):
+        found = self.waiting.setdefault(tup.key, [])
+        found.append(tup)
+        if len(found) == self.count:
+            share = "".join(sorted(each.share for each in found))
+            collector.emit(found, {"key": tup.key, "share": share})
+            for each in self.waiting.pop(tup.key):
+                collector.ack(each)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_rule_that_raises_only_for_tuples_that_met_fails_their_messages(count, place, spark):
+    target = place.path("target")
+    spark.sql(f"CREATE TABLE delta.`{target}` (_root_id bigint, key bigint, share string) USING delta")
+    spark.sql(f"ALTER TABLE delta.`{target}` ADD CONSTRAINT few CHECK (CAST(share AS INT) < 999)")
+    topology = Topology("raising", retry=ExponentialBackoff(limit=0))
+    keys = [key for key in range(8) for _ in range(count)]
+    shares = ["many" if key == 5 and number % count == 1 else "1" for number, key in enumerate(keys)]
+    source = DeltaSpout(place.add("lines", id=[*range(len(keys))], key=keys, share=shares), key="id")
+    lines = topology.spout("lines", source).fields_grouping("key")
+    joined = topology.rich_bolt(lines, schema="key bigint, share string", name="joined")(
+        partial(Several, count)
+    )
+    topology.publish(joined, to=target)
+    run = place.run(topology)
+
+    run_cycle(run)
+
+    found = audit_report(run.topology, run.store)
+    assert (found.verdict, found.acked, found.dead_letter) == ("pass", 7 * count, count)
+    assert all("of the type" in letter.why for letter in found.dead_letters)
+    assert place.rows("target") == [(key, "1" * count) for key in range(8) if key != 5]
 
 
 FEATURES = {  # a table of each feature of Delta that adds to what a writer has to do
