@@ -22,7 +22,10 @@ class Action:
 
     Args:
         what: `feed`, `do` (an order), `resume` (who waits), `later` (a time in seconds), `become` (another
-            topology).
+            topology); of a published table: `rule` (it refuses a key), `alter`, `edit` (a row, which is put
+            right again), `drop` (it is put back, or published again).
+        stream: that the table has.
+        key: that is refused.
     """
 
     what: str
@@ -30,6 +33,8 @@ class Action:
     order: Order | None = None
     seconds: float = 0
     shape: Shape | None = None
+    stream: str = ""
+    key: int = 0
 
     def __str__(self) -> str:
         if self.what == "become":
@@ -41,6 +46,10 @@ class Action:
             "do": f"do {self.order}",
             "resume": "let go on who waits",
             "later": f"{self.seconds} s later",
+            "rule": f"{self.stream} refuses key {self.key}",
+            "alter": f"{self.stream} is altered ({self.key})",
+            "edit": f"a row of {self.stream} is edited",
+            "drop": f"{self.stream} is dropped and {'published again' if self.key else 'put back'}",
         }[self.what]
 
 
@@ -229,6 +238,9 @@ class _Maker:
             self._replayed: 16,
             self._maintained: 12,
             self._copied: 10,
+            self._refused: 14 if self._can_be_refused() else 0,
+            self._dropped: 8 if not self.waits else 0,
+            self._edited: 8 if not self.waits else 0,
         }
         self.random.choices(list(happenings), list(happenings.values()))[0]()
         if self.waits and self.random.random() < 0.6:
@@ -316,6 +328,45 @@ class _Maker:
         self.shape = replace(self.shape, place=f"copy_{number}/")
         self.actions.append(Action("become", shape=self.shape))
         self._do("restore", backup=backup)
+
+    # What others do to published tables.
+
+    def _can_be_refused(self) -> bool:
+        """Where a message settles alone, and a row of no message is not the one that is refused."""
+        return self.family in ("chain", "branches", "split", "diamond") and not (
+            self.shape.untracked or self.waits
+        )
+
+    def _refused(self) -> None:
+        """A table gets a rule that breaks for a message that is acked and not published."""
+        self._do("drain")
+        known = set(self.messages)
+        self._feed()
+        rows = streams(self.shape, self.messages)
+        fresh = {key for message, (key, _) in self.messages.items() if message not in known}
+        tables = (*self.shape.rows, *self.shape.sums)
+        found = sorted((name, key) for name in tables for _, key, _ in rows[name] if key in fresh)
+        self._do("acked")
+        if found:
+            self.features.add("refused after the ack")
+            stream, key = self.random.choice(found)
+            self.actions.append(Action("rule", stream=stream, key=key))
+            self._do("publish", self.random.choice((0, 0, 1, 2)), self.random.choice(("stop", "kill")))
+
+    def _dropped(self) -> None:
+        self.features.add("table dropped")
+        self._do("drain")
+        is_again = "trim" not in self.features and self.random.random() < 0.6
+        stream = self.random.choice((*self.shape.rows, *self.shape.sums))
+        self.actions.append(Action("drop", stream=stream, key=int(is_again)))
+
+    def _edited(self) -> None:
+        self.features.add("table changed")
+        self._do("drain")
+        for _ in range(self.random.choice((1, 2, 3))):
+            stream = self.random.choice((*self.shape.rows, *self.shape.sums))
+            what = self.random.choice(("alter", "edit"))
+            self.actions.append(Action(what, stream=stream, key=len(self.actions)))
 
     # Changes of the topology.
 

@@ -34,6 +34,7 @@ from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
 from acker.operations.restore import restore
 from acker.operations.selection import Selection
+from acker.operations.standing import republish
 from acker.operations.trim import trim_events, trim_streams
 from acker.reports.audit import audit_report
 from acker.runtime.sessions import connect
@@ -238,6 +239,18 @@ def _steps(run: Run, names: list[str]) -> None:
             cycle.run_bolt(run, component)
 
 
+def _acked(run: Run) -> int:
+    """A cycle that publishes nothing."""
+    _steps(run, [component.name for component in run.topology.order()])
+    return acking.fold(run).number
+
+
+def _audit(run: Run) -> dict[str, list[str]]:
+    """What an audit finds wrong."""
+    found = audit_report(run.topology, run.store).findings
+    return {kind: [each.message for each in findings] for kind, findings in found.items() if findings}
+
+
 def _age(run: Run) -> None:
     """Fold until what is in flight is too old."""
     assert isinstance(run.clock, Clock)
@@ -276,6 +289,9 @@ def _restore(run: Run, backup: str) -> int:
 
 
 DEEDS: dict[str, Callable[..., Any]] = {
+    "acked": _acked,
+    "audit": _audit,
+    "republish": lambda run, stream: republish(run, stream)[1],
     "cycle": lambda run: cycle.run_cycle(run).batches,
     "drain": _drain,
     "steps": _steps,
