@@ -11,7 +11,8 @@ from datetime import datetime
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.delta import append_rows, files_of, last_number, query
+from acker.core.delta import RECOVERY_HINT, append_rows, files_of, last_number, path_of, query
+from acker.core.errors import StoreError
 from acker.core.events import State
 from acker.core.fold import FoldInput
 from acker.core.ledger import Fold, live_rows, refusals_read, settled_in
@@ -34,12 +35,23 @@ def refusals(table: DeltaTable | None, after: int = 0, upto: int | None = None) 
 
     Args:
         upto: None for the newest.
+
+    Raises:
+        StoreError: some of these commits have no row any more.
     """
     newest = last_refusal(table) if upto is None else upto
     if table is None or newest <= after:
         return pl.DataFrame(schema=_COLUMNS)
     rows = scan(files_of(table), _COLUMNS).filter(pl.col("refusal").is_between(after + 1, newest))
-    return collect(rows, lambda: files_of(table)).sort("refusal", "root_id")
+    found = collect(rows, lambda: files_of(table)).sort("refusal", "root_id")
+    there, expected = found["refusal"].n_unique(), newest - after
+    if there != expected:
+        raise StoreError(
+            f"{path_of(table)} has rows of {there:,} of the {expected:,} commits after {after:,}: it was "
+            f"restored or edited by hand. Put its newest version back. {RECOVERY_HINT}",
+            table=path_of(table),
+        )
+    return found
 
 
 def unread_refusals(snapshot: Snapshot) -> int:

@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from acker.core.errors import StoreError
 from acker.core.ledger import newest_fold
 from acker.core.refusals import leaving, read_by_fold, record_refusals, refused_roots
 from acker.core.schemas import LEDGER, REFUSALS
@@ -138,3 +139,13 @@ def test_what_a_later_attempt_has_replaced_leaves_no_table_again(run):
 
     assert leaving(run.store.require(LEDGER), run.store.open(REFUSALS), 3, read[3]).height == 0
     assert newest_fold(run.store).refusals == 1
+
+
+@pytest.mark.parametrize("damage", [lambda table: table.delete(), lambda table: table.restore(1)])
+def test_refusals_whose_rows_are_gone_stop_the_fold_that_reads_them(run, damage):
+    refuse(run, 2)
+    refuse(run, 3, stream="other")
+    damage(run.store.require(REFUSALS))
+
+    with pytest.raises(StoreError, match=r"refusals has rows of \d of the 2 commits after 0"):
+        fold(run)
