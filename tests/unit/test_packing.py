@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from acker.core.errors import SourceError
 from acker.spouts.columns import decoded, footers
+from acker.spouts.listing import open_folder
 from acker.spouts.packing import Packing, broken, packing, packings, way_of_name
+from tests.kit.object_store import BUCKET, running_object_store
 
 TEXT = b'{"id": 1}\n'
 GZIP, ZSTD = gzip.compress(TEXT), pa.compress(TEXT, codec="zstd", asbytes=True)
@@ -178,6 +180,25 @@ def test_a_file_that_a_disk_or_a_network_refuses_is_tried_again_and_not_taken_fo
         assert read(str(tmp_path), ["gone"]) == {}
         with pytest.raises(SourceError, match=r"^No file of .* can be opened: "):
             read(str(tmp_path), ["folder"])
+
+
+def test_files_on_s3_are_told_by_their_bytes_as_those_on_a_disk(tmp_path, monkeypatch):
+    files = {"a.json": GZIP, "b.gz": TEXT, "c": TEXT, "d.gz": GZIP[:-6], "e 50%": ZSTD, "f.zip": b"PK\3\4"}
+    (tmp_path / "in").mkdir()
+    with running_object_store(tmp_path / "s3") as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        system, root = open_folder(f"s3a://{BUCKET}/a wörd")
+        for name, content in files.items():
+            (tmp_path / "in" / name).write_bytes(content)
+            with system.open_output_stream(f"{root}/{name}", compression=None) as file:
+                file.write(content)
+        here, there = (
+            (packings(folder, files), broken(folder, {"a.json": "gzip", "d.gz": "gzip", "e 50%": "zstd"}))
+            for folder in (str(tmp_path / "in"), f"s3a://{BUCKET}/a wörd")
+        )
+    assert there == here
+    assert list(here[1]) == ["d.gz"]
 
 
 def test_a_parquet_file_has_the_rows_of_its_row_groups_whatever_its_footer_counts(tmp_path):
