@@ -210,3 +210,21 @@ def test_a_parquet_file_has_the_rows_of_its_row_groups_whatever_its_footer_count
         "good": 77,
         "none": 77,
     }
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (bz2.compress(TEXT) + bz2.compress(b""), None),
+        (bz2.compress(bytes(1 << 24)) + bz2.compress(TEXT), None),
+        (bz2.compress(TEXT)[:-1], "it ends before what is packed does"),
+        (bz2.compress(TEXT) + bz2.compress(TEXT)[:-1], "it ends before what is packed does"),
+        (bz2.compress(TEXT) + b"more", "Invalid data stream"),
+        (bz2.compress(TEXT) + b"\n", "Invalid data stream"),
+    ],
+    ids=["two", "large", "torn", "a torn one more", "other bytes", "a line feed"],
+)
+def test_a_file_of_bzip2_is_whole_or_broken(content, why, tmp_path):
+    (tmp_path / "a.bz2").write_bytes(content)
+    found = broken(str(tmp_path), {"a.bz2": "bzip2"})
+    assert found == ({} if why is None else {"a.bz2": f"that cannot be unpacked: {why}"})
