@@ -15,7 +15,7 @@ from acker.spouts.csv_fields import CsvFields
 from acker.spouts.parsing import Parser, parsed
 
 _SHOWN = 200  # characters of a line that a reason shows
-_OPEN = "\0"  # marks an end of line that is within quotes
+_OPEN, _NUL = "\0(", "\0)"  # an end of line within quotes is marked; U+0000 itself, as long as marks are in
 _BYTE_ORDER_MARK = "\ufeff"
 _BROKEN = "a row must be one line, and here a quoted field goes on in another or is not closed: "
 
@@ -74,7 +74,8 @@ def csv_lines(whole: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
     """
     text = F.ltrim(F.col("value"), F.lit(_BYTE_ORDER_MARK))
     wrong = _wrong_header(F.element_at(F.split(text, "\r?\n", 2), 1), parser) if header else F.lit(None)
-    return split(whole.withColumns({"value": text, "_wrong": wrong.cast("string")}), _with_open_quotes)
+    unmarked = F.replace(text, F.lit("\0"), F.lit(_NUL))
+    return split(whole.withColumns({"value": unmarked, "_wrong": wrong.cast("string")}), _with_open_quotes)
 
 
 def csv_rows(lines: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
@@ -87,9 +88,10 @@ def csv_rows(lines: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
     rows = text_rows(lines)
     if header:
         rows = rows.where((F.col("_source_offset") > 1) | F.col("_wrong").isNotNull())
-    line = shown(F.replace("value", F.lit(_OPEN), F.lit("")), _SHOWN)
-    broken = F.when(F.contains("value", F.lit(_OPEN)), F.concat(F.lit(_BROKEN), line))
-    rows = rows.withColumn("_error", F.coalesce("_error", "_wrong", broken))
+    line = F.replace(F.replace("value", F.lit(_OPEN), F.lit("")), F.lit(_NUL), F.lit("\0"))
+    broken = F.when(F.contains("value", F.lit(_OPEN)), F.concat(F.lit(_BROKEN), shown(line, _SHOWN)))
+    value = F.when(F.contains("value", F.lit("\0")), line).otherwise(F.col("value"))
+    rows = rows.withColumns({"_error": F.coalesce("_error", "_wrong", broken), "value": value})
     return _parsed(rows, parser, blank="" if parser.delimiter == " " else " ")
 
 

@@ -56,10 +56,9 @@ _LARGEST_BLOCK = 1 << 26  # of Hadoop's codecs, as they write each block's two l
 HEAD_BYTES = 512
 _BLOCK_BYTES = 1 << 20
 _TORN = "it ends before what is packed does"
-OF_HADOOP = {
-    "lz4": "lz4_raw",
-    "snappy": "snappy",
-}  # ways of which Spark reads what is torn as if it were whole
+OF_HADOOP = {"lz4": "lz4_raw", "snappy": "snappy"}
+# Ways of which Spark reads what is torn, or has more behind it that it cannot unpack, as if it were whole.
+IN_SILENCE = frozenset({*OF_HADOOP, "bzip2"})
 
 
 @dataclass(frozen=True)
@@ -169,9 +168,7 @@ def _read_through(source: pa.NativeFile, way: str) -> None:
         while whole.read(_BLOCK_BYTES):
             pass
     elif way == "bzip2":
-        with bz2.BZ2File(source) as unpacked:
-            while unpacked.read(_BLOCK_BYTES):
-                pass
+        _read_bzip2(source)
     elif way == "deflate":
         inflater = zlib.decompressobj()
         while block := source.read(_BLOCK_BYTES):
@@ -181,6 +178,19 @@ def _read_through(source: pa.NativeFile, way: str) -> None:
     elif way in OF_HADOOP:
         while length := source.read(4):
             _read_block(source, OF_HADOOP[way], _number(length))
+
+
+def _read_bzip2(source: pa.NativeFile) -> None:
+    """Read streams of bzip2 to the end of the file; Python's own file passes over what is none."""
+    inflater, rest = bz2.BZ2Decompressor(), b""
+    while rest or (rest := source.read(_BLOCK_BYTES)):
+        inflater = bz2.BZ2Decompressor() if inflater.eof else inflater
+        inflater.decompress(rest, _BLOCK_BYTES)
+        while not (inflater.eof or inflater.needs_input):
+            inflater.decompress(b"", _BLOCK_BYTES)
+        rest = inflater.unused_data if inflater.eof else b""
+    if not inflater.eof:
+        raise EOFError(_TORN)
 
 
 def _read_block(source: pa.NativeFile, codec: str, left: int) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from acker.core.paths import absolute
 from acker.spouts.columns import footers, unite
-from acker.spouts.packing import OF_HADOOP, broken, packings, way_of_name
+from acker.spouts.packing import IN_SILENCE, broken, packings, way_of_name
 from acker.spouts.reading import read_files, refused
 from acker.spouts.walking import SourceFile
 
@@ -70,7 +70,7 @@ def _left_out(why: str) -> Entry:
 
 def _counted(spark: SparkSession, folder: str, ways: Mapping[str, str]) -> dict[str, Entry]:
     """What a plan says of files of text that can be unpacked, as far as their first bytes tell."""
-    torn = broken(folder, {path: way for path, way in ways.items() if way in OF_HADOOP})
+    torn = broken(folder, {path: way for path, way in ways.items() if way in IN_SILENCE})
     whole = {path: way for path, way in ways.items() if path not in torn}
     try:
         counts = _counts(spark, folder, whole)

@@ -631,6 +631,36 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a file that was read and is gone is told by nobody",
+        "acker/spouts/listing.py",
+        "if (self._listed(path) if self.aliases else path) not in there]",
+        "if False]",
+        (
+            "tests/unit/test_backlog.py::"
+            "test_files_that_were_read_and_are_gone_are_told_whatever_spout_read_them",
+        ),
+    ),
+    Mutant(
+        "a Parquet file has the rows that its footer counts in all",
+        "acker/spouts/columns.py",
+        "rows = sum(found.row_group(number).num_rows for number in range(found.num_row_groups))",
+        "rows = found.num_rows",
+        (
+            "tests/unit/test_packing.py::"
+            "test_a_parquet_file_has_the_rows_of_its_row_groups_whatever_its_footer_counts",
+        ),
+    ),
+    Mutant(
+        "nobody is told that no file can be opened",
+        "acker/spouts/listing.py",
+        "except FileNotFoundError:\n            return None",
+        "except OSError:\n            return None",
+        (
+            "tests/unit/test_packing.py::"
+            "test_a_file_that_a_disk_or_a_network_refuses_is_tried_again_and_not_taken_for_another",
+        ),
+    ),
+    Mutant(
         "lines of a growing file are read whatever it held before them",
         "acker/spouts/growing.py",
         'return None if left or crc != entry["crc"] else',

@@ -112,6 +112,7 @@ LEFT_OUT = {
     "A.json": parquet(id=[1, 2]),
     "B.gz": gzip.compress(os.urandom(10_000))[:5_000],
     "C.bz2": bz2.compress(os.urandom(10_000))[:-9],
+    "I.bz2": bz2.compress(TWO) + bz2.compress(TWO).replace(b"BZh9", b"BZx9"),
     "D.zst": zstd(os.urandom(10_000))[:5_000],
     "E.deflate": zlib.compress(os.urandom(10_000))[:5_000],
     "F.snappy": hadoop(os.urandom(10_000), "snappy")[:-9],

@@ -516,6 +516,20 @@ def test_each_line_that_a_quoted_field_of_csv_goes_across_is_failed(place, spark
     assert messages(found.where("_kind IS NULL"), "id", "name") == good
 
 
+def test_a_character_of_zero_in_a_row_of_csv_is_one_of_its_field(place, spark):
+    spout, planned = csv(place, b'id,name\n1,a\0\n2,"\0(\0)""\0"\n\0,b\n3,"\0\nc"\n')
+    found = spout.read_range(spark, planned)
+    assert messages(found.where("_kind IS NULL"), "id", "name") == [
+        ("a.csv", 2, 1, "a\0"),
+        ("a.csv", 3, 2, '\0(\0)"\0'),
+    ]
+    assert [(line, why[:40]) for _, line, _, why in reports(found)] == [
+        (4, 'not valid CSV for the schema: id: "\0" is'),
+        (5, "a row must be one line, and here a quote"),
+        (6, "a row must be one line, and here a quote"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "failed"),
     [

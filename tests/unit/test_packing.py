@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from acker.core.errors import SourceError
 from acker.spouts.columns import decoded, footers
+from acker.spouts.listing import open_folder
 from acker.spouts.packing import Packing, broken, packing, packings, way_of_name
+from tests.kit.object_store import BUCKET, running_object_store
 
 TEXT = b'{"id": 1}\n'
 GZIP, ZSTD = gzip.compress(TEXT), pa.compress(TEXT, codec="zstd", asbytes=True)
@@ -180,6 +182,25 @@ def test_a_file_that_a_disk_or_a_network_refuses_is_tried_again_and_not_taken_fo
             read(str(tmp_path), ["folder"])
 
 
+def test_files_on_s3_are_told_by_their_bytes_as_those_on_a_disk(tmp_path, monkeypatch):
+    files = {"a.json": GZIP, "b.gz": TEXT, "c": TEXT, "d.gz": GZIP[:-6], "e 50%": ZSTD, "f.zip": b"PK\3\4"}
+    (tmp_path / "in").mkdir()
+    with running_object_store(tmp_path / "s3") as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        system, root = open_folder(f"s3a://{BUCKET}/a wörd")
+        for name, content in files.items():
+            (tmp_path / "in" / name).write_bytes(content)
+            with system.open_output_stream(f"{root}/{name}", compression=None) as file:
+                file.write(content)
+        here, there = (
+            (packings(folder, files), broken(folder, {"a.json": "gzip", "d.gz": "gzip", "e 50%": "zstd"}))
+            for folder in (str(tmp_path / "in"), f"s3a://{BUCKET}/a wörd")
+        )
+    assert there == here
+    assert list(here[1]) == ["d.gz"]
+
+
 def test_a_parquet_file_has_the_rows_of_its_row_groups_whatever_its_footer_counts(tmp_path):
     pq.write_table(pa.table({"id": list(range(77))}), tmp_path / "good", use_dictionary=False)
     rows, none = b"\x16\x9a\x01", b"\x16\x80\x00"
@@ -189,3 +210,21 @@ def test_a_parquet_file_has_the_rows_of_its_row_groups_whatever_its_footer_count
         "good": 77,
         "none": 77,
     }
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (bz2.compress(TEXT) + bz2.compress(b""), None),
+        (bz2.compress(bytes(1 << 24)) + bz2.compress(TEXT), None),
+        (bz2.compress(TEXT)[:-1], "it ends before what is packed does"),
+        (bz2.compress(TEXT) + bz2.compress(TEXT)[:-1], "it ends before what is packed does"),
+        (bz2.compress(TEXT) + b"more", "Invalid data stream"),
+        (bz2.compress(TEXT) + b"\n", "Invalid data stream"),
+    ],
+    ids=["two", "large", "torn", "a torn one more", "other bytes", "a line feed"],
+)
+def test_a_file_of_bzip2_is_whole_or_broken(content, why, tmp_path):
+    (tmp_path / "a.bz2").write_bytes(content)
+    found = broken(str(tmp_path), {"a.bz2": "bzip2"})
+    assert found == ({} if why is None else {"a.bz2": f"that cannot be unpacked: {why}"})
