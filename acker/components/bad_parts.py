@@ -6,6 +6,7 @@ from functools import reduce
 from operator import or_
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -61,12 +62,13 @@ class Local:
         return {stream: self._frame(*each, ranges) for stream, each in self.tables.items()}
 
     def _frame(self, table: pa.Table, schema: StructType, ranges: Sequence[Range]) -> DataFrame:
-        slices = []
         ids = table["_root_id"].to_numpy()
+        rows = []
         for low, high in ranges:
-            first = ids.searchsorted(self.roots[low])
-            slices.append(table.slice(first, ids.searchsorted(self.roots[high - 1], "right") - first))
-        return self.spark.createDataFrame(pa.concat_tables(slices), schema)
+            first, last = ids.searchsorted(self.roots[low]), ids.searchsorted(self.roots[high - 1], "right")
+            rows.append(np.arange(first, last))
+        # Not slices, which share the table's buffers: PySpark cannot take lists of such with nulls.
+        return self.spark.createDataFrame(table.take(np.concatenate(rows)), schema)
 
 
 def local(inputs: Frames, roots: Sequence[int], some: Sequence[int]) -> Local | None:

@@ -148,7 +148,7 @@ class Component(Stream, ABC):
                     rows = kept(self.rows(work, bad), work.redaction)
                     rows = stamped(rows, table, self.name, batch.number, self.way)
                 try:
-                    append(rows, work.journal.store, self.name, batch.number)
+                    append(rows, work.journal.store, self.name, batch.number, self.planned_rows(work))
                 except PySparkException as error:
                     bad = self.find_bad_rows(work, bad, error)
                 else:
@@ -164,6 +164,10 @@ class Component(Stream, ABC):
         Raises:
             BoltError: the component broke its contract.
         """
+
+    def planned_rows(self, work: "Work") -> int | None:
+        """How many rows a batch adds; None where its plan does not say."""
+        return None
 
     @abstractmethod
     def no_tuples(self, work: "Work", further: str) -> DataFrame:

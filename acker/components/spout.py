@@ -1,6 +1,6 @@
 """Spouts at work: a batch's messages from the source, each with the root of its attempt."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -28,9 +28,9 @@ from acker.journal.inputs import Replay, SourceRange
 from acker.journal.journal import Journal
 from acker.journal.replays import messages_of, positions_of
 from acker.spark.columns import root_id
-from acker.spark.streams import user_columns
+from acker.spark.streams import CountDiffers, user_columns
 from acker.spouts import History, NamesGone, ReadsFew, Spout
-from acker.spouts.base import REPORTED, PassesOver, check_reserved
+from acker.spouts.base import REPORTED, CountsMessages, PassesOver, check_reserved
 from acker.spouts.few import MOST_MESSAGES
 
 GONE = "the source no longer holds this message"
@@ -74,7 +74,7 @@ class SpoutComponent(Component):
             return
         try:
             super().write(work)
-        except PySparkException:
+        except (PySparkException, CountDiffers):
             readable = self._without_unreadable(work)
             if readable is None:
                 raise
@@ -84,7 +84,7 @@ class SpoutComponent(Component):
         """The spout without what of a batch cannot be read of its source; None where all can."""
         if not isinstance(self.source, PassesOver):
             return None
-        planned = work.batch.input
+        planned, counts = work.batch.input, self._planned(work)
         if isinstance(planned, SourceRange):
             partitions = list(self.source.ends(planned.described))
         else:
@@ -93,8 +93,20 @@ class SpoutComponent(Component):
         def read(source: Spout) -> DataFrame:
             return replace(self, source=source)._messages(work)[self.name]
 
-        source = self.source.passing_over(partitions, read)
+        source = self.source.passing_over(partitions, read, counts)
         return None if source is None else replace(self, source=source)
+
+    def planned_rows(self, work: Work) -> int | None:
+        """See `Component`."""
+        counts = self._planned(work)
+        return None if counts is None else sum(counts.values())
+
+    def _planned(self, work: Work) -> Mapping[str, int] | None:
+        """Partition -> how many messages of it a batch has by its plan; None where that does not say."""
+        planned = work.batch.input
+        if not isinstance(planned, SourceRange) or not isinstance(self.source, CountsMessages):
+            return None
+        return self.source.message_counts(planned.described)
 
     def rows(self, work: Work, bad: BadRows) -> DataFrame:
         """See `Component`."""

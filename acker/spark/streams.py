@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
 from acker.core.commits import WIDER, batch_folder, commit_batch, files_below
-from acker.core.errors import BoltError
+from acker.core.errors import BoltError, SourceError
 from acker.core.quoting import sql_name
 from acker.core.schemas import is_tuple, stream
 from acker.core.snapshot import Snapshot
@@ -70,17 +70,33 @@ def stamped(
     return frame.select(bound_literal(batch, "_root_id", "bigint").alias("_batch"), *columns)
 
 
-def append(frame: DataFrame, store: Store, component: str, batch: int) -> None:
+class CountDiffers(SourceError):
+    """A source returned another number of messages than the plan of its batch has."""
+
+
+def append(frame: DataFrame, store: Store, component: str, batch: int, planned: int | None = None) -> None:
     """Append the stamped rows of a batch to the stream of a component, once, however often it is called.
+
+    Args:
+        planned: how many rows the batch has by its plan; None where the plan does not say.
 
     Raises:
         PySparkException: the rows could not be made or written.
+        CountDiffers: they are fewer or more than planned, and nothing was committed.
         StoreError: they could not be committed.
     """
     path, folder = store.path(stream(component)), batch_folder(batch)
     writer = frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     writer.parquet(f"{path}/{folder}")
     files = files_below(path, folder)
+    found = sum(file.rows for file in files)
+    if planned not in (None, found):
+        raise CountDiffers(
+            f"Batch {batch} of {component} has {planned:,} messages by its plan, and {found:,} were read; "
+            "none of them was taken in. Look whether somebody writes to the source while it is read.",
+            component=component,
+            batch=batch,
+        )
     commit_batch(path, files, Schema.from_json(frame.schema.toNullable().json()), component, batch)
 
 

@@ -166,11 +166,25 @@ class Committing(Protocol):
 
 
 @runtime_checkable
+class CountsMessages(Protocol):
+    """A source whose plans say how many messages they have."""
+
+    def message_counts(self, planned: Range) -> Mapping[str, int] | None:
+        """Partition -> how many messages of it `read_range` returns; None where the plan does not say.
+
+        A batch of which another number is read is not taken in.
+        """
+
+
+@runtime_checkable
 class PassesOver(Protocol):
     """A source of which parts may turn out to be unreadable only when their messages are read."""
 
     def passing_over(
-        self, partitions: Collection[str], read: Callable[["Spout"], DataFrame]
+        self,
+        partitions: Collection[str],
+        read: Callable[["Spout"], DataFrame],
+        counts: Mapping[str, int] | None,
     ) -> "Spout | None":
         """The same source without those of some partitions that cannot be read; None where all of them can.
 
@@ -178,6 +192,7 @@ class PassesOver(Protocol):
 
         Args:
             read: reads from such a source the messages that could not be read.
+            counts: partition -> how many they are; None where that is not known.
         """
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import ArrowException, NativeFile
 from pyspark.errors import (
     AnalysisException,
+    ArithmeticException,
     IllegalArgumentException,
     PySparkException,
     UnsupportedOperationException,
@@ -35,7 +36,12 @@ _WIDER = {  # -> the types that hold all of its values as they are
     "integer": ("long", "double"),
     "float": ("double",),
 }
-_REFUSES = (AnalysisException, IllegalArgumentException, UnsupportedOperationException)  # of a schema
+_REFUSES = (  # of a schema
+    AnalysisException,
+    ArithmeticException,
+    IllegalArgumentException,
+    UnsupportedOperationException,
+)
 _POSITION = ("_source_partition", "_source_offset")
 
 

@@ -173,8 +173,17 @@ class FileSpout:
         )
         return rows.unionByName(_lost(lost), allowMissingColumns=True)
 
+    def message_counts(self, planned: Range) -> Mapping[str, int] | None:
+        """See `CountsMessages`. Of JSON and CSV a plan has the lines, of which blank ones are no messages."""
+        if self.format == "json" or self.format == "csv":
+            return None
+        return {file["path"]: file["upto"] - file["after"] for file in planned["files"]}
+
     def passing_over(
-        self, partitions: Collection[str], read: Callable[[Spout], DataFrame]
+        self,
+        partitions: Collection[str],
+        read: Callable[[Spout], DataFrame],
+        counts: Mapping[str, int] | None,
     ) -> "FileSpout | None":
         """See `PassesOver`. Of Parquet files a plan has read no more than their footers."""
         paths = [path for path in partitions if path not in self._broken]
@@ -184,7 +193,7 @@ class FileSpout:
         def of_some(some: Collection[str]) -> DataFrame:
             return read(replace(self, _broken={**self._broken, **dict.fromkeys(set(paths) - set(some), "")}))
 
-        broken |= refused([path for path in found if path not in broken], of_some)
+        broken |= refused([path for path in found if path not in broken], of_some, counts)
         return replace(self, _broken={**self._broken, **broken}) if broken else None
 
     def ends(self, planned: Range) -> dict[str, int]:

@@ -11,10 +11,11 @@ from functools import reduce
 from urllib.parse import quote
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from acker.core.events import Kind
 from acker.spouts.packing import ENDINGS, way_of_name
 
 _VIEW = "viewfs://acker/"
@@ -55,25 +56,44 @@ def read_files(
     return reduce(DataFrame.unionByName, frames)
 
 
-def refused(paths: Sequence[str], read: Callable[[Sequence[str]], DataFrame]) -> dict[str, str]:
+def refused(
+    paths: Sequence[str],
+    read: Callable[[Sequence[str]], DataFrame],
+    counts: Mapping[str, int] | None = None,
+) -> dict[str, str]:
     """Those of some files at which Spark's reader fails, found by halves, each with the reason.
 
     Args:
         read: reads some of them.
+        counts: file -> how many rows it has. A file of which Spark reads another number is one of them.
     """
     if not paths:
         return {}
     try:
-        read(paths).write.format("noop").mode("overwrite").save()
+        found = _rows_read(read(paths))
     except PySparkException as error:
         condition = error.getCondition() or ""
         if not condition.startswith(_FAILED) or condition == _GONE:
             return {}
-        if len(paths) == 1:
-            return {paths[0]: _why_refused(error)}
-        half = len(paths) // 2
-        return refused(paths[:half], read) | refused(paths[half:], read)
-    return {}
+        why = _why_refused(error)
+    else:
+        wanted = found if counts is None else sum(counts[path] for path in paths)
+        if found == wanted:
+            return {}
+        why = f"of which Spark's reader returns {found:,} rows of {wanted:,}"
+    if len(paths) == 1:
+        return {paths[0]: why}
+    half = len(paths) // 2
+    return refused(paths[:half], read, counts) | refused(paths[half:], read, counts)
+
+
+def _rows_read(frame: DataFrame) -> int:
+    """How many rows are read, all columns of them; lost messages are not."""
+    is_read = F.col("_kind").isNull() | (F.col("_kind") != Kind.LOST.value)
+    observed = Observation()
+    rows = F.count_if(is_read if "_kind" in frame.columns else F.lit(True)).alias("rows")
+    frame.observe(observed, rows).write.format("noop").mode("overwrite").save()
+    return int(observed.get["rows"])
 
 
 def _why_refused(error: PySparkException) -> str:

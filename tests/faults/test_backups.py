@@ -72,7 +72,7 @@ def test_what_is_killed_is_gone_on_with(tmp_path, before, what):
         backed_up(before)
     shutil.copytree(before, tmp_path / "whole")
     moments = killed_at(what, tmp_path / "whole", NEVER)
-    for moment in [*range(1, moments, FILES), *range(moments - COMMITS, moments)]:
+    for moment in sorted({*range(1, moments, FILES), *range(moments - COMMITS, moments)}):
         folder = tmp_path / str(moment)
         shutil.copytree(before, folder)
         assert killed_at(what, folder, moment) is None

@@ -35,8 +35,8 @@ def test_a_tuple_is_acked_when_the_brokers_have_it(place, broker, topic):
     run = sending(place, broker, topic=one.name, key="n")
     run_cycle(run)
     assert received(broker.servers, one.name) == [
-        ("1", '{"n": 1, "word": "x"}', {}),
-        ("2", '{"n": 2, "word": "y"}', {}),
+        ("1", '{"n":1,"word":"x"}', {}),
+        ("2", '{"n":2,"word":"y"}', {}),
     ]
     assert states(run) == [("acked", None), ("acked", None)]
     assert audit_report(run.topology, run.store).passed
@@ -76,7 +76,7 @@ def test_where_no_broker_answers_the_batch_is_held_and_no_message_fails(place, b
     run = sending(place, broker, topic=one.name)
     place.clock.advance(3_600)
     run_cycle(run)
-    assert received(broker.servers, one.name) == [(None, '{"n": 1}', {})]
+    assert received(broker.servers, one.name) == [(None, '{"n":1}', {})]
     assert states(run) == [("acked", None)]
 
 

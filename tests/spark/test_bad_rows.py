@@ -2,6 +2,8 @@
 
 import os
 from collections import Counter
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import pandas as pd
 import pytest
@@ -49,6 +51,30 @@ def test_a_row_that_raises_where_no_column_would_be_null_fails_alone(spark, bad,
     texts = ["1", "2", bad, "4"]
     result = tried(bolt, [{"id": n, "text": text} for n, text in enumerate(texts)], spark=spark)
     assert ([row["id"] for row in result.rows], [*failed(result)]) == ([0, 1, 3], [2])
+
+
+def test_the_search_goes_through_rows_with_columns_of_all_types_and_with_nulls_in_them(spark):
+    moment, day = datetime(2026, 1, 31, 12), date(2026, 1, 31)
+    values = {
+        "array<string>": ["a", None],
+        "array<array<bigint>>": [[1], None, []],
+        "array<timestamp>": [moment.replace(tzinfo=UTC), None],
+        "struct<a: int, b: array<timestamp_ntz>>": {"a": None, "b": [moment, None]},
+        "map<string, array<date>>": {"a": [day, None], "b": None},
+        "timestamp_ntz": moment,
+        "decimal(38,0)": Decimal(10) ** 37,
+        "binary": b"\0",
+    }
+    columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(values))
+    schema = f"id bigint, text string, {columns}"
+    topology, lines = reading(schema)
+    bolt = topology.bolt(lines, name="made")(
+        lambda tuples: tuples.withColumn("text", F.expr("coalesce(cast(text AS int), 0)"))
+    )
+    given = {f"c{place}": value for place, value in enumerate(values.values())}
+    rows = [{"id": n, "text": "x" if n == 4 else "1"} | (given if n % 3 else {}) for n in range(9)]
+    result = tried(bolt, rows, schema=schema, spark=spark)
+    assert (len(result.rows), [*failed(result)]) == (8, [4])
 
 
 @EXTENDED
