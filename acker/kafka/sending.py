@@ -179,8 +179,9 @@ class Sender:
 
     def _produce(self, record: Record, heard: Callable[[KafkaError | None, Message], None]) -> None:
         try:
-            self._queue(record, heard)
-            self._producer.poll(0)  # which raises what ended the producer since
+            with _as_raised():
+                self._queue(record, heard)
+                self._producer.poll(0)  # which raises what ended the producer since
         except KafkaException:
             with self._asked(f"topic {record.topic}"):
                 raise
@@ -255,13 +256,25 @@ class Sender:
     def _asked(self, what: str) -> Iterator[None]:
         with clearly(self._cluster, what, "Describe and Write"):
             try:
-                yield
+                with _as_raised():
+                    yield
             except KafkaException as error:
                 if code_of(error) in _FENCED:
                     raise Fenced(
                         f"Another client sends as {self._name} to Kafka at {self._cluster.servers}."
                     ) from error
                 raise
+
+
+@contextlib.contextmanager
+def _as_raised() -> Iterator[None]:
+    """What the client raises. Where it calls back meanwhile, Python makes an error of the call of it."""
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
 
 
 def _headers(record: Record) -> list[tuple[str, str | bytes | None]]:
