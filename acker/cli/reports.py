@@ -14,14 +14,17 @@ FAILED = 1  # the exit code
 @command
 @click.option("--quick", is_flag=True, help="Count rows, and do not compare what they say.")
 @click.option("--strict", is_flag=True, help="Fail as well where anything was not compared by what it says.")
-def audit(context: Context, quick: bool, strict: bool) -> None:
+@click.option(
+    "--read-topics", is_flag=True, help="Read the topics of Kafka as well, and compare their records."
+)
+def audit(context: Context, quick: bool, strict: bool, read_topics: bool) -> None:
     """Judge whether anything is lost, unexpected, doubled or overdue."""
     from acker.batches.run import utc_now
     from acker.cli import rendering as render
     from acker.reports.audit import audit_json, audit_report
 
     before = context.settings.overdue_before(context.topology.schedule, utc_now())
-    result = audit_report(context.topology, context.store, contents=not quick, overdue_before=before)
+    result = audit_report(context.topology, context.store, not quick, read_topics, before)
     context.print(audit_json(result), lambda: render.audit(result))
     if not (result.vouches if strict else result.passed):
         sys.exit(FAILED)

@@ -104,25 +104,34 @@ class Cluster:
         return found
 
     def has(self, topic: str) -> bool:
-        """Whether there is a topic of that name; asking does not make one. See `find`."""
+        """Whether there is a topic of that name; asking does not make one. See `there`."""
         return self.find(topic) is not None
 
     def find(self, topic: str) -> Topic | None:
-        """The topic of a name, or None where there is none; asking does not make one.
+        """The topic of a name, or None where there is none. See `there`."""
+        return self.there([topic]).get(topic)
+
+    def there(self, names: Collection[str]) -> dict[str, Topic]:
+        """Those of some topics that are there, by their names; asking does not make one.
 
         Raises:
-            SourceError: the cluster does not answer, or the topic may not be seen.
+            SourceError: the cluster does not answer, or a topic may not be seen.
         """
+        if not names:
+            return {}
         admin = self.admin()
-        futures = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_SECONDS)
-        with clearly(self, f"topic {topic}"):
-            try:
-                found = futures[topic].result()
-            except KafkaException as error:
-                if code_of(error) != _UNKNOWN:
-                    raise
-                return None
-        return Topic(topic, str(found.topic_id), len(found.partitions))
+        futures = admin.describe_topics(TopicCollection(sorted(names)), request_timeout=ANSWER_SECONDS)
+        there = {}
+        for name, future in futures.items():
+            with clearly(self, f"topic {name}"):
+                try:
+                    found = future.result()
+                except KafkaException as error:
+                    if code_of(error) != _UNKNOWN:
+                        raise
+                    continue
+            there[name] = Topic(name, str(found.topic_id), len(found.partitions))
+        return there
 
     def id(self) -> str:
         """Who the cluster is.

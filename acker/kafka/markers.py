@@ -1,17 +1,19 @@
 """Markers: how far a publisher is, in a compacted topic of its own beside what it publishes.
 
-A marker is written in the transaction of what it tells of. The topic has one writer: an open transaction of
-another one would hide from a reader of what is committed all that comes after it.
+A marker is written in the transaction of what it tells of, and so are the records beside it that keep what
+was sent to each partition (`sent`). The topic has one writer: an open transaction of another one would hide
+from a reader of what is committed all that comes after it.
 """
 
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from acker.core.errors import SourceError
 from acker.kafka.cluster import ANSWER_SECONDS, FORBIDDEN, Cluster, clearly, code_of
+from acker.kafka.sent import Sent
 
 try:
     from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -19,9 +21,11 @@ try:
 except ImportError as error:
     raise ImportError("Kafka needs the package confluent-kafka: pip install 'acker[kafka]'.") from error
 
+MARKERS = "acker-published-"  # begins the names of their topics
 # Small segments, since the newest one is never compacted.
 _CONFIG = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
 _POLL_SECONDS = 0.05
+_UUID = 36  # characters
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Marker:
         at: when it was written, in UTC.
         store: path or URI of the publisher's store; "" where an older version wrote it.
         shared: whether the publisher knows that others publish there.
+        sent: all that it has sent, where it is the newest one; kept in records of its own.
     """
 
     fold: int
@@ -47,6 +52,7 @@ class Marker:
     at: datetime | None = None
     store: str = ""
     shared: bool = False
+    sent: Sent = field(default_factory=Sent, compare=False)
 
     @property
     def is_whole(self) -> bool:
@@ -63,9 +69,15 @@ class Marker:
         """How many tuples all folds up to that one brought."""
         return self.before + (self.tuples if self.is_whole else 0)
 
+    @property
+    def taken_in(self) -> int:
+        """How many tuples are in, those of a fold of which not all is in as well."""
+        return self.before + self.tuples
+
     def to_bytes(self) -> bytes:
         """What its record says."""
-        return json.dumps({name: value for name, value in asdict(self).items() if name != "at"}).encode()
+        said = {name: value for name, value in vars(self).items() if name not in ("at", "sent")}
+        return json.dumps(said).encode()
 
     @classmethod
     def of(cls, record: Message) -> "Marker":
@@ -73,6 +85,17 @@ class Marker:
         return cls(
             **json.loads(record.value() or b""), at=datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC)
         )
+
+
+def name_of(app: str) -> str:
+    """What a publisher is called in a cluster: its transactions, and the topic of its markers."""
+    return f"{MARKERS}{app.replace('/', '-')}"
+
+
+def app_of(name: str) -> str:
+    """The publisher whose markers a topic of a name has."""
+    app = name.removeprefix(MARKERS)
+    return f"{app[:_UUID]}/{app[_UUID + 1 :]}"
 
 
 def create_markers(cluster: Cluster, topic: str) -> None:
@@ -104,10 +127,30 @@ def read_markers(cluster: Cluster, topic: str, destination: str) -> list[Marker]
     Raises:
         SourceError: the cluster does not answer.
     """
+    return read_all_markers(cluster, topic).get(destination, [])
+
+
+def read_all_markers(cluster: Cluster, topic: str) -> dict[str, list[Marker]]:
+    """The same of each destination.
+
+    Raises:
+        SourceError: the cluster does not answer.
+    """
     if not _is_there(cluster, topic):
-        return []
-    key = destination.encode()
-    return [Marker.of(record) for record in _committed(cluster, topic) if record.key() == key]
+        return {}
+    markers: dict[str, list[Marker]] = {}
+    sent: dict[str, dict[str, bytes | None]] = {}
+    for record in _committed(cluster, topic):
+        destination, is_sent, place = (record.key() or b"").decode().partition("\0")
+        if is_sent:
+            sent.setdefault(destination, {})[place] = record.value()
+        else:
+            markers.setdefault(destination, []).append(Marker.of(record))
+    for destination, found in markers.items():
+        newest = found[-1]
+        kept = Sent.of(sent.get(destination, {})).upto(newest.taken_in)
+        found[-1] = replace(newest, sent=kept)
+    return markers
 
 
 def _is_there(cluster: Cluster, topic: str) -> bool:

@@ -4,11 +4,14 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from acker.core.errors import SourceError, TopologyError
 from acker.core.names import did_you_mean
-from acker.kafka.cluster import ANSWER_SECONDS, Cluster, clearly, code_of
+from acker.kafka.cluster import ANSWER_SECONDS, Cluster, Partition, clearly, code_of
+from acker.kafka.sent import ATTEMPT, MESSAGE, Place, Tally, digest_of
 
 try:
     from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -43,12 +46,33 @@ def check_partitioner(who: str, name: str | None) -> None:
 
 
 class Record(NamedTuple):
-    """A record to send; one without a topic is counted, and goes nowhere."""
+    """A record to send; one without a topic is counted, and goes nowhere.
+
+    Args:
+        message: the message that it belongs to, None where it belongs to none.
+        attempt: the attempt of that message.
+    """
 
     topic: str | None
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, str | bytes | None]]
+    message: bytes | None = None
+    attempt: bytes | None = None
+
+
+@dataclass
+class Part:
+    """Records that were sent as a whole.
+
+    Args:
+        count: how many, those without a topic included.
+        unsent: how many had no topic.
+        places: where the others are.
+    """
+
+    count: int = 0
+    unsent: int = 0
+    places: dict[Place, Tally] = field(default_factory=dict)
 
 
 class Fenced(SourceError):
@@ -80,6 +104,8 @@ class Sender:
         self._cluster, self._name = cluster, name
         self._transactional = transactional
         self._fault: tuple[KafkaError, str] | None = None  # and where
+        self._tallies: dict[tuple[Any, Any], list[int]] = {}  # by topic and number of a partition
+        self._cluster_id = ""
         own: dict[str, Any] = {
             "bootstrap.servers": cluster.servers,
             "enable.idempotence": True,
@@ -96,25 +122,41 @@ class Sender:
         if transactional:
             self._until_done(self._producer.init_transactions)
 
-    def send(self, records: Iterable[Record], marker_of: Callable[[int], Record]) -> int:
-        """Send a part. Returns how many records it had.
+    def send(self, records: Iterable[Record], marks_of: Callable[[Part], Iterable[Record]]) -> Part:
+        """Send a part. Returns how many records it had, and where they are.
 
         Args:
-            marker_of: number of records -> the one that marks them.
+            marks_of: the part as it was sent -> the records that mark it.
 
         Raises:
             Fenced: another producer of that name goes on.
             SourceError: the cluster does not take it. None of it counts then.
         """
-        count = 0
+        part, self._tallies = Part(), {}
         with self._transaction() if self._transactional else self._flushed():
             for record in records:
-                self._produce(record)
-                count += 1
-            if not self._transactional:
-                self._flush()
-            self._produce(marker_of(count))
-        return count
+                part.count += 1
+                if record.topic is None:
+                    part.unsent += 1
+                else:
+                    digest = digest_of(record.key, record.value, record.message, record.attempt)
+                    self._produce(record, partial(self._delivered, record.message is not None, digest))
+            self._flush()  # offsets are known then
+            part.places = self._places()
+            for mark in marks_of(part):
+                self._produce(mark, self._failed)
+        return part
+
+    def _places(self) -> dict[Place, Tally]:
+        """The tallies of what was delivered, with who the topics are."""
+        if not self._tallies:
+            return {}
+        self._cluster_id = self._cluster_id or self._cluster.id()
+        topics = self._cluster.topics({topic for topic, _ in self._tallies})
+        return {
+            Place(Partition(topic, number), f"{self._cluster_id}/{topics[topic].id}"): Tally.of(*numbers)
+            for (topic, number), numbers in self._tallies.items()
+        }
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -135,31 +177,48 @@ class Sender:
         yield
         self._flush()
 
-    def _produce(self, record: Record) -> None:
-        if record.topic is None:
-            return
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        with self._asked(f"topic {record.topic}"):
-            while True:
-                try:
-                    self._producer.produce(
-                        record.topic,
-                        record.value,
-                        record.key,
-                        headers=record.headers,
-                        on_delivery=self._delivered,
-                    )
-                    break
-                except BufferError:  # its queue is full
-                    if time.monotonic() > deadline:
-                        raise SourceError(
-                            f"Kafka at {self._cluster.servers} takes no records of {self._name}: see that a "
-                            "broker runs there."
-                        ) from None
-                self._producer.poll(_POLL_SECONDS)
-            self._producer.poll(0)  # which raises what ended the producer since
+    def _produce(self, record: Record, heard: Callable[[KafkaError | None, Message], None]) -> None:
+        try:
+            with _as_raised():
+                self._queue(record, heard)
+                self._producer.poll(0)  # which raises what ended the producer since
+        except KafkaException:
+            with self._asked(f"topic {record.topic}"):
+                raise
 
-    def _delivered(self, fault: KafkaError | None, record: Message) -> None:
+    def _queue(self, record: Record, heard: Callable[[KafkaError | None, Message], None]) -> None:
+        headers = _headers(record)
+        deadline = None
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic or "", record.value, record.key, headers=headers, on_delivery=heard
+                )
+                return
+            except BufferError:  # its queue is full
+                deadline = deadline or time.monotonic() + _PATIENCE_SECONDS
+                if time.monotonic() > deadline:
+                    raise SourceError(
+                        f"Kafka at {self._cluster.servers} takes no records of {self._name}: see that a "
+                        "broker runs there."
+                    ) from None
+            self._producer.poll(_POLL_SECONDS)
+
+    def _delivered(self, is_tracked: bool, digest: int, fault: KafkaError | None, record: Message) -> None:
+        if fault is not None:
+            self._failed(fault, record)
+            return
+        at, offset = (record.topic(), record.partition()), record.offset() or 0
+        tally = self._tallies.get(at)
+        if tally is None:
+            tally = self._tallies[at] = [offset, 0, 0, 0, 0, 0]
+        if offset >= tally[1]:  # it is negative where a broker had the record before, and does not tell
+            tally[1] = offset + 1
+        which = 2 if is_tracked else 4
+        tally[which] += 1
+        tally[which + 1] += digest
+
+    def _failed(self, fault: KafkaError | None, record: Message) -> None:
         if fault is not None and self._fault is None and fault.name() not in _GIVEN_UP:
             self._fault = fault, f"topic {record.topic()}"
 
@@ -197,10 +256,28 @@ class Sender:
     def _asked(self, what: str) -> Iterator[None]:
         with clearly(self._cluster, what, "Describe and Write"):
             try:
-                yield
+                with _as_raised():
+                    yield
             except KafkaException as error:
                 if code_of(error) in _FENCED:
                     raise Fenced(
                         f"Another client sends as {self._name} to Kafka at {self._cluster.servers}."
                     ) from error
                 raise
+
+
+@contextlib.contextmanager
+def _as_raised() -> Iterator[None]:
+    """What the client raises. Where it calls back meanwhile, Python makes an error of the call of it."""
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
+def _headers(record: Record) -> list[tuple[str, str | bytes | None]]:
+    if record.message is None:
+        return []
+    return [(MESSAGE, record.message), (ATTEMPT, record.attempt)]

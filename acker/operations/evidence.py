@@ -13,12 +13,19 @@ from acker.topology.topology import Topology
 
 
 def evidence_of(
-    topology: Topology, journal: Journal, name: str, target: Target, upto: int, contents: bool = False
+    topology: Topology,
+    journal: Journal,
+    name: str,
+    target: Target,
+    upto: int,
+    contents: bool = False,
+    read_topics: bool = False,
 ) -> Evidence | None:
     """What a target should hold of the folds up to one; None where its stream has emitted nothing yet.
 
     Args:
         contents: whether messages are to be compared by what their rows say.
+        read_topics: whether the records of topics are to be read as well.
     """
     if journal.open(stream(name)) is None:
         return None
@@ -39,6 +46,8 @@ def evidence_of(
         former={each: _folded(journal, each, fold) for each, fold in former.items()},
         may_be_untracked=topology.may_be_untracked(name),
         contents=contents,
+        read_topics=read_topics,
+        topology=topology.name,
         kept={each: table for each in streams if (table := journal.store.open(trimmed(each))) is not None},
         refused=refused_roots(journal.open(REFUSALS), streams, fold),
         refused_here=refused_roots(journal.open(REFUSALS), streams, None),

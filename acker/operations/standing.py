@@ -107,7 +107,7 @@ def republish(run: Run, stream: str, after: int | None = None) -> tuple[Again, i
 def _looked(topology: Topology, journal: Journal, stream: str, after: int | None) -> tuple[Again, Standing]:
     target = topology.publication(stream).target.pinned()
     standing = judged(journal, target, stream)
-    known = standing.known
+    known, is_said = standing.known, after is not None
     if standing.fault and (standing.stranger or not known.fold):
         raise StoreError(standing.fault, component=stream, table=target.uri)
     if after is not None and after > known.fold:
@@ -115,6 +115,9 @@ def _looked(topology: Topology, journal: Journal, stream: str, after: int | None
     if after is None:
         after = min(standing.held, known.fold) if known.there else 0
         _check_empty(target, standing, after)
+    why = standing.fault
+    if why is None and is_said and target.only_adds and after == known.fold > 0:
+        why = f"it is said that all is there up to fold {after}"  # which an audit leaves alone from now on
     gone = newest_trim(journal.store).is_gone()
     (row,) = query(
         f"""SELECT count(*) AS n, count(*) FILTER (WHERE gone) AS gone FROM (
@@ -123,8 +126,8 @@ def _looked(topology: Topology, journal: Journal, stream: str, after: int | None
             GROUP BY spout, source_partition, source_offset) AS messages""",
         ledger=journal.require(LEDGER),
     )
-    messages, lacking = (row["n"] - row["gone"], row["gone"]) if standing.fault else (0, 0)
-    return Again(after, messages, lacking, target.only_adds and known.there > 0, standing.fault), standing
+    messages, lacking = (row["n"] - row["gone"], row["gone"]) if why else (0, 0)
+    return Again(after, messages, lacking, target.only_adds and known.there > 0, why), standing
 
 
 def _check_empty(target: Target, standing: Standing, after: int) -> None:

@@ -22,12 +22,17 @@ _UNREADABLE = "Unsupported table features"  # as `deltalake` says
 
 
 def audit_report(
-    topology: Topology, store: Store, contents: bool = True, overdue_before: datetime | None = None
+    topology: Topology,
+    store: Store,
+    contents: bool = True,
+    read_topics: bool = False,
+    overdue_before: datetime | None = None,
 ) -> Audit:
     """The verdict on a topology's store and on its published tables.
 
     Args:
         contents: whether messages are compared by what their rows say, and not by their number alone.
+        read_topics: whether the records of topics are read as well.
         overdue_before: what was acked before this time should be published; None: at any time.
 
     Raises:
@@ -41,11 +46,12 @@ def audit_report(
     found: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
     compared: dict[str, Compared] = {}
     overdue: dict[str, Overdue] = {}
+    told: set[Finding] = set()  # of a topic that several streams share
     positions = [journal.fold.number if journal.fold else 0]
     for name, target in targets.items():
         held = standing_of(journal, target, name).fold
         upto = max(held, published_upto(topology, journal, Publication(name, target)))
-        evidence = evidence_of(topology, journal, name, target, upto, contents)
+        evidence = evidence_of(topology, journal, name, target, upto, contents, read_topics)
         if evidence is None:
             continue
         positions.append(evidence.position)
@@ -53,7 +59,8 @@ def audit_report(
         overdue |= {name: late} if late else {}
         verdict = _verdict(target, evidence)
         for kind, each in verdict.findings.items():
-            found[kind].extend(each)
+            found[kind].extend(finding for finding in each if finding not in told)
+            told.update(each)
         numbers = (verdict.compared, verdict.by_count, verdict.not_compared)
         compared[name] = Compared(target.uri, *numbers, verdict.why)
         found["lost"].extend(missing_from(journal, name))

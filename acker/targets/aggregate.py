@@ -15,6 +15,7 @@ from acker.core.quoting import sql_name
 from acker.core.schemas import component_of
 from acker.spark.delta import append, read, schema_of
 from acker.targets.aggregates import Aggregate, check_order
+from acker.targets.audit import KINDS
 from acker.targets.base import Changes, Evidence, Verdict
 from acker.targets.by_key import COUNT, ByKey
 from acker.targets.delta import DeltaTarget
@@ -208,8 +209,14 @@ class DeltaAggregate(DeltaTarget):
         return ByKey(self.by, self.aggregates)
 
     def audit(self, evidence: Evidence) -> Verdict:
-        """See `Target`. Each row is what the acked tuples of its key make."""
-        return audit_by_key(evidence, self.table(), self.rows_by_key())
+        """See `Target`. Each row is what the acked tuples of its key make; its topic holds what was sent."""
+        verdict = audit_by_key(evidence, self.table(), self.rows_by_key())
+        if self.topic is None:
+            return verdict
+        findings, why = self.topic.audit_records(evidence, is_of_messages=False)
+        merged = {kind: [*verdict.findings.get(kind, ()), *findings.get(kind, ())] for kind in KINDS}
+        said = tuple(f"of its topic: {each}" for each in why)
+        return replace(verdict, findings=merged, why=(*verdict.why, *said))
 
 
 @contextmanager

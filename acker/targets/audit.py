@@ -20,6 +20,7 @@ from acker.core.trims import Trim
 from acker.targets.acked import Acked, is_gone, unacked
 from acker.targets.base import Evidence, Findings, Verdict
 
+KINDS = ("lost", "unexpected", "duplicated")  # of findings
 QUICK = "only numbers were asked for"
 _NO_TABLE = "there is no table yet"
 
@@ -102,7 +103,7 @@ def audit_sent(evidence: Evidence, where: str, found: int) -> Verdict:
     """Compare how many tuples went to a target that keeps all of them with how many were acked."""
     acked, messages = Acked.of(evidence, every_attempt=True), Acked.of(evidence).number()
     findings = _compared(tuples_due(evidence, acked), found, where, "took in")
-    return Verdict(findings, 0, messages, 0, ("records are not read",))
+    return Verdict(findings, 0, messages)
 
 
 def tuples_due(evidence: Evidence, acked: Acked) -> int:

@@ -128,6 +128,8 @@ class Evidence:
             holds, by stream.
         may_be_untracked: whether the stream may have tuples of no message.
         contents: whether messages are compared by what their rows say, and not by their number alone.
+        read_topics: whether the records of topics are read as well.
+        topology: the topology's name, for commands that are named.
         refused: the acked roots (`root_id`) that it must not hold, since it or another table refused them.
         refused_here: those of them that it has refused itself.
     """
@@ -144,6 +146,8 @@ class Evidence:
     former: Mapping[str, int] = field(default_factory=dict)
     may_be_untracked: bool = False
     contents: bool = True
+    read_topics: bool = False
+    topology: str = ""
     refused: pl.DataFrame = field(default_factory=_no_roots)
     refused_here: pl.DataFrame = field(default_factory=_no_roots)
 

@@ -100,10 +100,13 @@ class Contents:
             is_none = rows.column("_root_id").is_null().to_numpy(zero_copy_only=False)
             none = digests[is_none]
             self.of_no_root = self.of_no_root.plus(len(none), int(none.sum(dtype=np.uint64)))
-            found = np.empty(len(digests) - len(none), _RECORD)
-            found["root"] = rows.column("_root_id").drop_null().to_numpy()
-            found["digest"] = digests[~is_none]
-            self._keep(found)
+            self.take(rows.column("_root_id").drop_null().to_numpy(), digests[~is_none])
+
+    def take(self, roots: npt.NDArray[np.int64], digests: npt.NDArray[np.uint64]) -> None:
+        """Take in rows by their roots and digests."""
+        found = np.empty(len(roots), _RECORD)
+        found["root"], found["digest"] = roots, digests
+        self._keep(found)
 
     def _keep(self, found: npt.NDArray[Any]) -> None:
         if self._folder is None:

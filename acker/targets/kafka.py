@@ -13,27 +13,27 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.core.errors import StoreError, TopologyError
+from acker.core.identity import identity_of
 from acker.core.quoting import sql_name
 from acker.core.schemas import component_of
 from acker.kafka.cluster import Cluster
 from acker.kafka.connections import connection
-from acker.kafka.markers import Marker, create_markers, read_markers
-from acker.kafka.sending import Fenced, Record, Sender, check_partitioner
+from acker.kafka.markers import MARKERS, Marker, app_of, create_markers, name_of, read_markers
+from acker.kafka.sending import Fenced, Part, Record, Sender, check_partitioner
+from acker.kafka.sent import Sent
 from acker.spark.texts import as_json
-from acker.targets.audit import audit_sent
-from acker.targets.base import Changes, Evidence, Note, Publisher, Target, Verdict
+from acker.targets.audit import KINDS, audit_sent
+from acker.targets.base import Changes, Evidence, Findings, Note, Publisher, Target, Verdict
 from acker.targets.refusing import told_by_rules
 from acker.targets.rules import failing, is_known
+from acker.targets.topics import Topics
 
-MESSAGE, ATTEMPT = "acker-message", "acker-attempt"  # headers
 PART_ROWS = 1_000_000  # of one transaction, for brokers limit how long one may take
 _FRAME_BYTES = 500  # of a record or batch beside key, value and headers
 _WAIT_SECONDS = 60.0  # for another client that publishes the same fold
 _POLL_SECONDS = 0.2
 _NESTED = ("struct", "array", "map")
-_MARKERS = "acker-published-"  # begins the names of topics of markers
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-_UUID = 36  # characters
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class KafkaTarget(Target):
 
     def notes(self, stream: str | None = None) -> Iterator[Note]:
         """See `Target`. Of each publisher the newest one."""
-        names = self._cluster.names(rf"{_MARKERS}.*{'' if stream is None else re.escape(f'-{stream}')}")
-        newest = {_app(name): markers[-1] for name in names if (markers := self._markers(_app(name)))}
+        names = self._cluster.names(rf"{MARKERS}.*{'' if stream is None else re.escape(f'-{stream}')}")
+        newest = {app_of(name): markers[-1] for name in names if (markers := self._markers(app_of(name)))}
         notes = [
             Note(app, each.upto, each.at or _LONG_AGO, each.store, each.shared)
             for app, each in newest.items()
@@ -124,7 +124,9 @@ class KafkaTarget(Target):
 
     def fallen(self, publisher: Publisher) -> str:
         """See `Target`. The markers say how far it is."""
-        return f"the topic {_name(publisher.app)}, which keeps how far a publisher is, was deleted or emptied"
+        return (
+            f"the topic {name_of(publisher.app)}, which keeps how far a publisher is, was deleted or emptied"
+        )
 
     def violations(
         self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
@@ -207,7 +209,7 @@ class KafkaTarget(Target):
             SourceError: the cluster does not take them.
             StoreError: another client was at it, and did not end it.
         """
-        name = _name(changes.publisher.app)
+        name = name_of(changes.publisher.app)
         create_markers(self._cluster, name)
         try:
             sender = Sender(self._cluster, name, self.limits(), self.exactly_once, self.partitioner)
@@ -222,7 +224,8 @@ class KafkaTarget(Target):
         if marker.upto >= fold:
             return
         if marker.fold != fold:
-            marker = Marker(fold, 0, max(1, -(-records.count() // PART_ROWS)), marker.tuples_upto, 0)
+            parts = max(1, -(-records.count() // PART_ROWS))
+            marker = Marker(fold, 0, parts, marker.tuples_upto, 0, sent=marker.sent)
         marker = replace(marker, store=changes.publisher.where, shared=changes.is_shared)
         share = F.pmod(F.xxhash64(*records.columns), F.lit(marker.parts))
         while marker.part < marker.parts:
@@ -235,18 +238,24 @@ class KafkaTarget(Target):
         found = [markers[-1] for app in former if (markers := self._markers(app))]
         begun = [replace(each, before=0) for each in found if each.fold >= changes.fold]
         first = Marker(0, 1, 1, changes.publisher.store.tuples, 0)
-        return max(begun, key=lambda each: (each.fold, each.part), default=first)
+        marker = max(begun, key=lambda each: (each.fold, each.part), default=first)
+        return replace(marker, sent=Sent(marker.taken_in))  # what came before, somebody else has sent
 
     def _send_part(self, sender: Sender, name: str, records: DataFrame, before: Marker) -> Marker:
         """Send the part that follows a marker. Returns its own marker."""
 
-        def after(tuples: int) -> Marker:
-            return replace(before, part=before.part + 1, tuples=before.tuples + tuples, at=None)
+        def after(part: Part) -> Marker:
+            tuples = before.tuples + part.count
+            sent = before.sent.after(before.before + tuples, part.unsent, part.places)
+            return replace(before, part=before.part + 1, tuples=tuples, at=None, sent=sent)
 
-        def marker_of(tuples: int) -> Record:
-            return Record(name, self._destination.encode(), after(tuples).to_bytes(), [])
+        def marks_of(part: Part) -> Iterator[Record]:
+            marker = after(part)
+            for key, value in marker.sent.to_records(self._destination, part.places).items():
+                yield Record(name, key, value)
+            yield Record(name, self._destination.encode(), marker.to_bytes())
 
-        return after(sender.send(_each(records), marker_of))
+        return after(sender.send(_each(records), marks_of))
 
     def _await(self, changes: Changes, fenced: Fenced) -> None:
         """Wait until another client has sent a fold."""
@@ -262,11 +271,45 @@ class KafkaTarget(Target):
 
     def audit(self, evidence: Evidence) -> Verdict:
         """See `Target`. As many tuples were taken in as were acked, all attempts counted."""
+        newest = self._newest(evidence)
+        counts = (each.store.tuples if marker is None else marker.tuples_upto for each, marker in newest)
+        verdict = audit_sent(evidence, self.uri, sum(counts))
+        findings, why = self.audit_records(evidence)
+        merged = {kind: [*verdict.findings.get(kind, ()), *findings.get(kind, ())] for kind in KINDS}
+        if why:
+            return replace(verdict, findings=merged, why=why)
+        return replace(verdict, findings=merged, compared=verdict.by_count, by_count=0)
+
+    def audit_records(
+        self, evidence: Evidence, is_of_messages: bool = True
+    ) -> tuple[Findings, tuple[str, ...]]:
+        """What is wrong with the records of its topics, and why not all was compared by what it says.
+
+        Args:
+            is_of_messages: whether each tuple of a message has a record of its own.
+        """
+        newest = self._newest(evidence)
+        stores = {identity_of(evidence.ledger, name).own for name in evidence.streams}
+        markers = {name_of(each.app): marker for each, marker in newest if marker is not None}
+        own = {name_of(each.app) for each, _ in newest if each.store.own in stores}
+        return Topics(
+            cluster=self._cluster,
+            topic=self.topic,
+            destination=self._destination,
+            own={name: marker for name, marker in markers.items() if name in own},
+            former={name: marker for name, marker in markers.items() if name not in own},
+            taken_in=sum(each.store.tuples if found is None else found.taken_in for each, found in newest),
+            earlier=[name_of(f"{store}/{each.stream}") for each, _ in newest for store in each.store.earlier],
+            exactly_once=self.exactly_once,
+            is_of_messages=is_of_messages,
+        ).audit(evidence)
+
+    def _newest(self, evidence: Evidence) -> list[tuple[Publisher, Marker | None]]:
+        """All who have sent what a store says that the target should hold, each with its newest marker."""
         publishers = [Publisher.of(evidence.ledger, name) for name in evidence.streams]
         publishers += [former for each in publishers for former, fold in each.former if fold]
         found = ((each, self._markers(each.app)) for each in publishers)
-        counts = [markers[-1].tuples_upto if markers else each.store.tuples for each, markers in found]
-        return audit_sent(evidence, self.uri, sum(counts))
+        return [(each, markers[-1] if markers else None) for each, markers in found]
 
     def limits(self) -> dict[str, int]:
         """The most bytes that each topic takes at once, of those to which a record may go.
@@ -288,9 +331,9 @@ class KafkaTarget(Target):
 
     def _markers(self, app: str) -> list[Marker]:
         if self._pin is None:
-            return read_markers(self._cluster, _name(app), self._destination)
+            return read_markers(self._cluster, name_of(app), self._destination)
         if app not in self._pin:
-            self._pin[app] = read_markers(self._cluster, _name(app), self._destination)
+            self._pin[app] = read_markers(self._cluster, name_of(app), self._destination)
         return self._pin[app]
 
     def _record(self, stream: str, rows: DataFrame, columns: Sequence[str]) -> tuple[Column, Column, Column]:
@@ -332,17 +375,6 @@ class KafkaTarget(Target):
         return Cluster(settings["bootstrap.servers"], settings)
 
 
-def _name(app: str) -> str:
-    """What a publisher is called in a cluster: its transactions, and the topic of its markers."""
-    return f"{_MARKERS}{app.replace('/', '-')}"
-
-
-def _app(name: str) -> str:
-    """The publisher whose markers a topic of a name has."""
-    app = name.removeprefix(_MARKERS)
-    return f"{app[:_UUID]}/{app[_UUID + 1 :]}"
-
-
 def _bytes(part: Column) -> Column:
     """How many bytes a key or a value has as it is sent; 0 where there is none."""
     return F.coalesce(F.octet_length(part.cast("string")), F.lit(0))
@@ -357,12 +389,11 @@ def _looked_up(limits: Mapping[str, int], topic: Column) -> Column:
 
 def _each(records: DataFrame) -> Iterator[Record]:
     """The records of rows, as they come from Spark."""
-    for row in records.toLocalIterator():
-        headers = {MESSAGE: row["message"], ATTEMPT: row["attempt"]}
-        key, value = (None if row[name] is None else bytes(row[name]) for name in ("key", "value"))
-        yield Record(
-            row["topic"],
-            key,
-            value,
-            [(name, text.encode()) for name, text in headers.items() if text is not None],
-        )
+    for topic, key, value, message, attempt in records.select(*Record._fields).toLocalIterator():
+        yield Record(topic, _sent_bytes(key), _sent_bytes(value), _sent_bytes(message), _sent_bytes(attempt))
+
+
+def _sent_bytes(part: str | bytes | bytearray | None) -> bytes | None:
+    if part is None:
+        return None
+    return part.encode() if isinstance(part, str) else bytes(part)

@@ -210,7 +210,7 @@ class Slow(Producer):
 
 def test_a_sender_that_another_ends_while_it_sends_says_so(broker, topic, monkeypatch):
     one = topic()
-    record = sending.Record(one.name, None, b"x", [])
+    record = sending.Record(one.name, None, b"x")
     monkeypatch.setattr(sending, "Producer", Slow)
 
     def new_sender():
@@ -223,7 +223,7 @@ def test_a_sender_that_another_ends_while_it_sends_says_so(broker, topic, monkey
     ended = new_sender()
     for _ in range(2):  # and at the next transaction as well
         with pytest.raises(sending.Fenced, match="Another client sends as same"):
-            ended.send(records(), lambda count: record)
+            ended.send(records(), lambda part: [record])
     assert received(broker.servers, one.name) == []
 
 

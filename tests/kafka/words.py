@@ -68,11 +68,12 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, rows: int, parts: int) -> Iterato
     """Folds are sent in parts of so many rows, and after so many parts no more. What each had is told."""
     sent, each = kafka.Sender.send, []
 
-    def send(self: kafka.Sender, *what: Any) -> int:
+    def send(self: kafka.Sender, *what: Any) -> sending.Part:
         if len(each) == parts:
             raise SourceError("cut short")
-        each.append(sent(self, *what))
-        return each[-1]
+        part = sent(self, *what)
+        each.append(part.count)
+        return part
 
     with monkeypatch.context() as patched, pytest.raises(SourceError, match="cut short"):
         patched.setattr(kafka, "PART_ROWS", rows)

@@ -31,6 +31,7 @@ HOLDS = "tests/spark/test_holds.py::"
 KAFKA = "tests/kafka/test_kafka_spout.py::"
 KAFKA_BACKUP = "tests/kafka/test_backup.py::"
 KAFKA_TARGET = "tests/kafka/test_kafka_target.py::"
+KAFKA_AUDIT = "tests/kafka/test_audit_of_topics.py::"
 MAINTAIN = "tests/spark/test_maintain.py::"
 OVERDUE = "tests/store/test_overdue.py::"
 STUCK = "tests/spark/test_overdue.py::"
@@ -951,6 +952,20 @@ MUTANTS = (
         "        if marker.upto >= fold:\n            return\n",
         "",
         (f"{KAFKA_TARGET}test_a_client_that_a_later_fold_overtook_sends_nothing",),
+    ),
+    Mutant(
+        "an audit takes a topic that was made anew for the one that it was",
+        "acker/targets/positions.py",
+        "return self.ids.get(place.at.topic) == place.topic_id",
+        "return place.at.topic in self.ids",
+        (f"{KAFKA_AUDIT}test_a_topic_by_name_that_is_gone_or_made_anew_has_lost_what_was_sent",),
+    ),
+    Mutant(
+        "an audit counts the records of topics and does not look at what they say",
+        "acker/targets/by_record.py",
+        "        if sent == found:\n            return\n",
+        "        if sent[0] == found[0]:\n            return\n",
+        (f"{KAFKA_AUDIT}test_deleted_records_fail_no_audit_and_forged_ones_among_the_rest_do",),
     ),
     Mutant(
         "a fold that was cut short begins anew",

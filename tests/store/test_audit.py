@@ -8,8 +8,11 @@ from acker.core.parquet import columns_of
 from acker.core.schemas import LEDGER, SCHEMAS, stream
 from acker.core.store import Store
 from acker.core.trims import Trim
+from acker.kafka.cluster import Partition
+from acker.kafka.records import Found
 from acker.targets.audit import audit_counts, audit_rows, audit_sent
 from acker.targets.base import Evidence
+from acker.targets.by_message import ByMessage
 
 FOLD, TRIMMED = 3, 1
 
@@ -105,3 +108,24 @@ def test_tuples_are_counted_of_the_newest_acked_attempts_or_of_all(evidence):
     sums = str(evidence.ledger.table_uri).removesuffix("/") + "-sums"
     write_deltalake(sums, pl.DataFrame({"_tuples": [trimmed, untracked, newest]}).to_arrow())
     assert audit_counts(evidence, DeltaTable(sums), "_tuples", "").findings == {}
+
+
+def test_records_are_compared_with_the_tuples_of_each_acked_attempt(evidence):
+    sent = {root: row[4] for root, row in ROOTS.items()} | {11: 1, -12: 2, 17: 5, 19: 7}
+    records = [
+        Found(Partition("topic", 0), offset, f"numbers:0:{row[0]}".encode(), str(row[1]).encode(), 0)
+        for offset, (root, row) in enumerate(ROOTS.items())
+        for _ in range(sent[root])
+    ]
+    records.append(Found(Partition("topic", 0), 99, b"numbers:0:2", b"3", 0))
+    with ByMessage(evidence, FOLD + 1) as messages:  # of the last fold a part may be there
+        for record in records:
+            messages.take(record)
+        found = messages.compare(lambda: records)
+    assert {kind: [(each.message, each.why) for each in wrong] for kind, wrong in found.items()} == {
+        "lost": [("numbers:0:1", "attempt 1: 1 of 2 records")],
+        "duplicated": [("numbers:0:2", "attempt 1: 2 of 1 records")],
+        "unexpected": [
+            ("numbers:0:2", "attempt 3 was not acked, and a record of it is at offset 99 of topic-0")
+        ],
+    }

@@ -1,0 +1,142 @@
+"""All that a publisher has sent, partition by partition: how many records, how far they reach, what they say.
+
+The digests of records add up modulo 2^64, so their order does not matter and each one counts as often as it
+is there. They are kept in clusters for ever, so nothing here may change.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import NamedTuple
+
+from xxhash import xxh64_intdigest
+
+from acker.kafka.cluster import Partition
+
+MESSAGE, ATTEMPT = "acker-message", "acker-attempt"  # headers
+_MODULUS = 2**64
+_NONE = 0x9E3779B97F4A7C15  # what is not there leaves the state at this many times the former
+
+
+def digest_of(key: bytes | None, value: bytes | None, message: bytes | None, attempt: bytes | None) -> int:
+    """The digest of a record by all that it says: key, value, and the headers of its message."""
+    state = 0
+    for part in (key, value, message, attempt):
+        state = (state + 1) * _NONE % _MODULUS if part is None else xxh64_intdigest(part, state)
+    return state
+
+
+def message_key(message: bytes, attempt: bytes) -> int:
+    """The number by which the records of an attempt of a message are found together."""
+    return xxh64_intdigest(attempt, xxh64_intdigest(message))
+
+
+class Place(NamedTuple):
+    """A partition of one certain topic, which has another id where it was made anew."""
+
+    at: Partition
+    topic_id: str
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The records of a partition.
+
+    Args:
+        first: the offset of the first one.
+        end: one past the offset of the last one.
+        records: of messages.
+        digest: the sum of theirs.
+        others: records of no message.
+        others_digest: the sum of theirs.
+    """
+
+    first: int
+    end: int
+    records: int = 0
+    digest: int = 0
+    others: int = 0
+    others_digest: int = 0
+
+    @classmethod
+    def of(cls, first: int, end: int, records: int, digest: int, others: int, others_digest: int) -> "Tally":
+        """That of sums that were not reduced."""
+        return cls(max(first, 0), end, records, digest % _MODULUS, others, others_digest % _MODULUS)
+
+    @property
+    def total(self) -> int:
+        """All records."""
+        return self.records + self.others
+
+    def plus(self, other: "Tally") -> "Tally":
+        """Both together."""
+        return Tally(
+            min(self.first, other.first),
+            max(self.end, other.end),
+            self.records + other.records,
+            (self.digest + other.digest) % _MODULUS,
+            self.others + other.others,
+            (self.others_digest + other.others_digest) % _MODULUS,
+        )
+
+
+@dataclass(frozen=True)
+class Sent:
+    """All that a publisher has sent to one destination.
+
+    Args:
+        tuples: how many it has taken in when this was written, as its marker says.
+        untold: of how many of them an older version kept no more than their number.
+        unsent: how many had no topic.
+    """
+
+    tuples: int = 0
+    untold: int = 0
+    unsent: int = 0
+    places: Mapping[Place, Tally] = field(default_factory=dict)
+
+    @property
+    def told(self) -> int:
+        """Of how many tuples it says where they are."""
+        return self.unsent + sum(tally.total for tally in self.places.values())
+
+    def upto(self, tuples: int) -> "Sent":
+        """It as it is where the marker counts so many tuples: the rest was sent by an older version."""
+        return replace(self, tuples=tuples, untold=self.untold + max(0, tuples - self.tuples))
+
+    def after(self, tuples: int, unsent: int, places: Mapping[Place, Tally]) -> "Sent":
+        """It with what a part has sent.
+
+        Args:
+            tuples: how many are taken in then.
+        """
+        both = {place: added(self.places.get(place), each) for place, each in places.items()}
+        return Sent(tuples, self.untold, self.unsent + unsent, {**self.places, **both})
+
+    def to_records(self, destination: str, changed: Iterable[Place]) -> dict[bytes, bytes]:
+        """Key -> value of the records that keep it, those of some places and that of the whole."""
+        whole = {"tuples": self.tuples, "untold": self.untold, "unsent": self.unsent}
+        found = {f"{destination}\0".encode(): json.dumps(whole).encode()}
+        for place in changed:
+            key = f"{destination}\0{place.at}\0{place.topic_id}"
+            found[key.encode()] = json.dumps(asdict(self.places[place])).encode()
+        return found
+
+    @classmethod
+    def of(cls, records: Mapping[str, bytes | None]) -> "Sent":
+        """It as its records say.
+
+        Args:
+            records: what follows a destination in their keys -> the value of the newest.
+        """
+        places = {}
+        for key, value in records.items():
+            at, _, topic_id = key.partition("\0")
+            if at and value is not None:
+                places[Place(Partition.parse(at), topic_id)] = Tally(**json.loads(value))
+        return cls(**json.loads(records.get("") or b"{}"), places=places)
+
+
+def added(one: Tally | None, other: Tally) -> Tally:
+    """Two of a partition together, of which one may be none."""
+    return other if one is None else one.plus(other)
