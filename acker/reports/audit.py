@@ -4,6 +4,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from acker.core.audit import Audit, Compared, Finding, audit, missing_from
+from acker.core.delta import UNREADABLE
 from acker.core.errors import StoreError
 from acker.core.integrity import check_tables
 from acker.core.store import Store
@@ -15,8 +16,6 @@ from acker.targets.acked import Acked
 from acker.targets.base import Evidence, Target, Verdict
 from acker.targets.standing import standing_of
 from acker.topology.topology import Publication, Topology
-
-_UNREADABLE = "Unsupported table features"  # as `deltalake` says
 
 
 def audit_report(topology: Topology, store: Store, contents: bool = True) -> Audit:
@@ -63,7 +62,7 @@ def _verdict(target: Target, evidence: Evidence) -> Verdict:
     try:
         found = target.audit(evidence)
     except StoreError as error:
-        if _UNREADABLE not in str(error):
+        if UNREADABLE not in str(error):
             raise
         return Verdict({}, 0, 0, messages, (f"the table has features that cannot be read here: {error}",))
     if isinstance(found, Verdict):
