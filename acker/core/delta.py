@@ -30,6 +30,7 @@ from acker.core.reach import out_of_reach
 
 RECOVERY_HINT = 'See "Damage and the way out" in docs/how-to/damage.md.'
 
+UNREADABLE = "Unsupported table features"  # as `deltalake` says of a table that it does not know to read
 REFUSED = (DeltaError, OSError)  # the second where the log cannot be written, as on a full disk
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)")  # as Rust quotes the system
 _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from acker.core.audit import Audit, Compared, Finding, Overdue, audit, missing_from
+from acker.core.delta import UNREADABLE
 from acker.core.errors import StoreError
 from acker.core.integrity import check_tables
 from acker.core.store import Store
@@ -17,8 +18,6 @@ from acker.targets.acked import Acked
 from acker.targets.base import Evidence, Target, Verdict
 from acker.targets.standing import standing_of
 from acker.topology.topology import Publication, Topology
-
-_UNREADABLE = "Unsupported table features"  # as `deltalake` says
 
 
 def audit_report(
@@ -78,7 +77,7 @@ def _verdict(target: Target, evidence: Evidence) -> Verdict:
     try:
         found = target.audit(evidence)
     except StoreError as error:
-        if _UNREADABLE not in str(error):
+        if UNREADABLE not in str(error):
             raise
         return Verdict({}, 0, 0, messages, (f"the table has features that cannot be read here: {error}",))
     if isinstance(found, Verdict):

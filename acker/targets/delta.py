@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from acker.core.delta import last_number, open_table, query
+from acker.core.delta import UNREADABLE, last_number, open_table, query
 from acker.core.errors import BoltError, StoreError
 from acker.core.quoting import sql_name
 from acker.core.schemas import component_of
@@ -85,7 +85,12 @@ class DeltaTarget(Target):
         own = next((f'"{name}" IS NOT NULL' for name in _OWN_COLUMNS if name in columns), None)
         if table is None or own is None:
             return False
-        return bool(query(f"SELECT 1 AS one FROM published WHERE {own} LIMIT 1", published=table))
+        try:
+            return bool(query(f"SELECT 1 AS one FROM published WHERE {own} LIMIT 1", published=table))
+        except StoreError as error:
+            if UNREADABLE not in str(error):
+                raise
+            return bool(table.file_uris())  # of which nobody can say here whose they are
 
     def check_remembers(self, publisher: Publisher) -> None:
         """Stop before the first fold of a publisher is taken in, as it seems, by a table that forgets.

@@ -16,8 +16,10 @@ from acker.operations.cycle import drain, run_spout
 from acker.reports.audit import audit_report
 from acker.spouts import FileSpout
 from acker.spouts.columns import OtherTypeError, united
+from acker.spouts.listing import open_folder
 from acker.topology.topology import Topology
 from tests.kit.messages import after, messages, positions
+from tests.kit.object_store import BUCKET
 
 TWO = b'{"id": 1}\n{"id": 2}\n'
 ODD_NAMES = [
@@ -130,6 +132,23 @@ def test_a_file_is_unpacked_as_it_is_packed_and_one_that_cannot_be_is_left_out_b
     told = " ".join(f"{count} {why}" for why, count in backlog.left_out.items())
     assert sum(backlog.left_out.values()) == len(LEFT_OUT)
     assert [name for name in LEFT_OUT if name not in told] == ["G.lz4"], told  # the fourth of one kind
+
+
+@pytest.mark.extended
+@pytest.mark.thorough
+def test_files_on_s3_are_unpacked_and_left_out_as_those_on_a_disk_are(place, spark, spark_on_s3):
+    packed = {name: content for name, content in (PACKED | LEFT_OUT).items() if ":" not in name}
+    here, there = made(place, "packed", packed), f"s3a://{BUCKET}/a place, 50% wörds"
+    system, root = open_folder(there)
+    for name, content in packed.items():
+        with system.open_output_stream(f"{root}/{name}", compression=None) as file:
+            file.write(content)
+    spouts = (FileSpout(folder, format="json", schema="id bigint") for folder in (here, there))
+    on_disk, on_s3 = (
+        everything(session, spout, "id") for session, spout in zip((spark, spark_on_s3), spouts, strict=True)
+    )
+    assert on_s3[0] == on_disk[0]
+    assert (on_s3[1].left_out, on_s3[1].unread) == (on_disk[1].left_out, {})
 
 
 def test_a_message_of_a_packed_file_is_recovered_whatever_case_its_ending_has(place, spark):

@@ -331,3 +331,73 @@ def test_a_null_within_an_array_or_a_map_that_may_have_none_fails_its_message(ki
     run_cycle(run)
     (letter,) = audit_report(run.topology, run.store).dead_letters
     assert letter.why == f"attempt 1 in made: {place.path('target')}: {said}"
+
+
+@pytest.mark.extended
+def test_a_time_before_the_year_1_is_no_partition_and_other_values_are_as_they_were(place, spark):
+    target = place.path("target")
+    spark.sql(
+        f"CREATE TABLE delta.`{target}` (_root_id bigint, id bigint, at timestamp) USING delta "
+        "PARTITIONED BY (at)"
+    )
+    micros = [-62_135_596_800_000_001, -62_135_596_800_000_000, 0, 253_402_300_800_000_000, None]
+    source = DeltaSpout(place.add("lines", id=[1, 2, 3, 4, 5], micros=micros), key="id")
+    topology = Topology("years", retry=ExponentialBackoff(limit=0))
+    lines = topology.spout("lines", source)
+    topology.publish(topology.bolt(lines, name="made")(_at), to=target)
+    run = place.run(topology)
+    run_cycle(run)
+    found = audit_report(run.topology, run.store)
+    (letter,) = found.dead_letters
+    assert letter.why.endswith("at is before the year 1, which as a partition would be another year")
+    rows = spark.read.format("delta").load(target).selectExpr("id", "unix_micros(at)").orderBy("id")
+    assert [tuple(row) for row in rows.collect()] == [(n, micros[n - 1]) for n in (2, 3, 4, 5)]
+    assert (found.verdict, found.vouches) == ("pass", True)
+
+
+def _at(tuples):
+    return tuples.select("anchor", "id", F.expr("timestamp_micros(micros)").alias("at"))
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("mode", ["none", "name"])
+def test_a_text_that_as_a_partition_would_be_null_fails_its_message(mode, place, spark):
+    target = place.path("target")
+    spark.sql(
+        f"CREATE TABLE delta.`{target}` (_root_id bigint, id bigint, city string) USING delta "
+        f"PARTITIONED BY (city) TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}')"
+    )
+    cities = ["Ulm", "", "__HIVE_DEFAULT_PARTITION__", None, "a/b%41"]
+    topology = Topology("cities", retry=ExponentialBackoff(limit=0))
+    source = DeltaSpout(place.add("lines", id=[1, 2, 3, 4, 5], city=cities), key="id")
+    topology.publish(topology.spout("lines", source), to=target)
+    run = place.run(topology)
+    run_cycle(run)
+    found = audit_report(run.topology, run.store)
+    assert [letter.why.rpartition(": ")[2] for letter in found.dead_letters] == [
+        "city is empty, which as a partition would be null",
+        "city is __HIVE_DEFAULT_PARTITION__, which as a partition would be null",
+    ]
+    rows = spark.read.format("delta").load(target).select("id", "city").orderBy("id")
+    assert [tuple(row) for row in rows.collect()] == [(1, "Ulm"), (4, None), (5, "a/b%41")]
+    assert (found.verdict, found.vouches) == ("pass", True)
+
+
+@pytest.mark.extended
+def test_a_table_with_a_widened_column_is_published_to_and_not_compared(place, spark):
+    target = place.path("target")
+    spark.sql(
+        f"CREATE TABLE delta.`{target}` (_root_id bigint, id int) USING delta "
+        "TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    )
+    spark.sql(f"ALTER TABLE delta.`{target}` ALTER COLUMN id TYPE bigint")
+    topology = Topology("widened")
+    source = DeltaSpout(place.add("lines", id=[1, 5_000_000_000]), key="id")
+    topology.publish(topology.spout("lines", source), to=target)
+    run = place.run(topology)
+    run_cycle(run)
+    rows = spark.read.format("delta").load(target).select("id").orderBy("id").collect()
+    assert [row.id for row in rows] == [1, 5_000_000_000]
+    found = audit_report(run.topology, run.store)
+    assert (found.verdict, found.vouches, found.streams["lines"].not_compared) == ("pass", False, 2)
+    assert run_cycle(run).commits == 0

@@ -10,29 +10,14 @@ from pyarrow import fs
 from acker.core.errors import SourceError
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
-from acker.runtime.sessions import owned_session
-from acker.runtime.settings import Settings
 from acker.spouts import DeltaSpout, History
 from acker.spouts.listing import open_folder
-from acker.testing.session import SHORT_LIVED, for_few_rows
 from acker.topology.topology import Topology
-from tests.kit.object_store import BUCKET, running_object_store
+from tests.kit.object_store import BUCKET
 from tests.kit.places import states
 from tests.kit.stops import Stop, stopping_at
 
 GONE = "the row was deleted from the source before it was read"
-
-
-@pytest.fixture(scope="module")
-def spark_on_s3(tmp_path_factory):
-    """A session on a server of its own, whose tables are on S3."""
-    home, lake = tmp_path_factory.mktemp("home"), {"PIPELINE_STORE": f"s3://{BUCKET}/store"}
-    settings = Settings.from_env({"PIPELINE_HOME": str(home), "PIPELINE_DRIVER_MEMORY": "1g", **lake})
-    with running_object_store(home / "s3") as variables, pytest.MonkeyPatch.context() as patch:
-        for name, value in {**variables, **SHORT_LIVED}.items():
-            patch.setenv(name, value)
-        with owned_session(settings) as session:
-            yield for_few_rows(session)
 
 
 @pytest.fixture(params=["here", pytest.param("on S3", marks=[pytest.mark.extended, pytest.mark.thorough])])
