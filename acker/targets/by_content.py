@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from acker.core.audit import Finding
 from acker.core.kept import GONE, Kept
 from acker.core.messages import message_name
-from acker.core.refusals import refused_roots
-from acker.core.schemas import LEDGER, REFUSALS, component_of, stream
+from acker.core.refusals import recorded, refused_roots
+from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.snapshot import Snapshot
 from acker.core.trims import Trim
 from acker.targets.acked import Acked, is_gone, unacked
@@ -207,7 +207,7 @@ def gone_rows(
     """
     assert snapshot.fold is not None
     table = snapshot.require(stream(name))
-    refused = refused_roots(snapshot.open(REFUSALS), [name], snapshot.fold)
+    refused = refused_roots(recorded(snapshot), [name], snapshot.fold)
     acked = Acked(snapshot.require(LEDGER), {name: table}, snapshot.fold.number, refused=refused)
     goes = (~is_gone(before), is_gone(after))
     passes = acked.passes(*goes)
