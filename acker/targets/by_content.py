@@ -22,7 +22,10 @@ from acker.targets.base import Evidence, Verdict
 from acker.targets.contents import Contents, Sum, padded, users
 
 _FOUND, _WANTED = "_found", "_wanted"  # ends of the names of columns: what a table holds, and should hold
-_NOT_KEPT = "nothing was kept: an older version trimmed them, or their stream was not published row by row"
+_NOT_KEPT = (
+    "nothing is kept: an older version trimmed them, their stream was not published row by row, or what was "
+    "kept was removed"
+)
 _UNTOLD = "of which rows were damaged when others were replayed, or what was kept was deleted"
 
 
