@@ -30,6 +30,33 @@ def last_refusal(table: DeltaTable | None) -> int:
     return last_number(table, _APP)
 
 
+def recorded(snapshot: Snapshot) -> DeltaTable | None:
+    """`refusals`, which has what the snapshot's fold has read of it; None where nothing was ever refused.
+
+    Raises:
+        StoreError: it has less.
+    """
+    table = snapshot.open(REFUSALS)
+    check_read(snapshot, table)
+    return table
+
+
+def check_read(snapshot: Snapshot, table: DeltaTable | None) -> None:
+    """Stop where `refusals` has less than the snapshot's fold has read of it.
+
+    Raises:
+        StoreError: with what is there.
+    """
+    read, there = snapshot.fold.refusals if snapshot.fold else 0, last_refusal(table)
+    if there < read:
+        path = snapshot.store.path(REFUSALS)
+        raise StoreError(
+            f"{path} has {there:,} commits, and a fold has read {read:,}: it was removed, or an older copy "
+            f"was put in its place. Put its newest copy back. {RECOVERY_HINT}",
+            table=path,
+        )
+
+
 def refusals(table: DeltaTable | None, after: int = 0, upto: int | None = None) -> pl.DataFrame:
     """Rows of `refusals` of the commits in (after, upto], in their order.
 
@@ -57,7 +84,7 @@ def refusals(table: DeltaTable | None, after: int = 0, upto: int | None = None) 
 def unread_refusals(snapshot: Snapshot) -> int:
     """How many roots were refused of which the newest fold has not read yet."""
     read = snapshot.fold.refusals if snapshot.fold else 0
-    return refusals(snapshot.open(REFUSALS), read)["root_id"].n_unique()
+    return refusals(recorded(snapshot), read)["root_id"].n_unique()
 
 
 def record_refusals(
@@ -73,6 +100,7 @@ def record_refusals(
         False where more was recorded since the snapshot; then nothing is.
     """
     table = snapshot.require(REFUSALS)
+    check_read(snapshot, table)
     number = last_refusal(table) + 1
     is_acked = (pl.col("state") == State.ACKED) & (pl.col("fold") == fold)
     acked = settled_in(snapshot.require(LEDGER), fold).filter(is_acked)

@@ -2,8 +2,8 @@
 
 from acker.core.kept import kept_rows
 from acker.core.ledger import read_fold
-from acker.core.refusals import refused_roots
-from acker.core.schemas import LEDGER, REFUSALS, component_of, stream
+from acker.core.refusals import recorded, refused_roots
+from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
 from acker.operations.publish import former_streams
@@ -49,8 +49,8 @@ def evidence_of(
         read_topics=read_topics,
         topology=topology.name,
         kept={each: table for each in streams if (table := journal.store.open(trimmed(each))) is not None},
-        refused=refused_roots(journal.open(REFUSALS), streams, fold),
-        refused_here=refused_roots(journal.open(REFUSALS), streams, None),
+        refused=refused_roots(recorded(journal), streams, fold),
+        refused_here=refused_roots(recorded(journal), streams, None),
     )
 
 

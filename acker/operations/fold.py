@@ -5,8 +5,9 @@ from acker.batches.run import Run
 from acker.core.errors import StoreError
 from acker.core.fold_job import FoldRequest, run_fold
 from acker.core.ledger import Fold, fold_counts, highest_attempt
+from acker.core.refusals import recorded
 from acker.core.retry import delay_after
-from acker.core.schemas import EVENTS, REFUSALS, component_of
+from acker.core.schemas import EVENTS, component_of
 from acker.journal.journal import Journal
 from acker.operations.commit import commit_offsets
 from acker.operations.compact import compact_if_many
@@ -45,7 +46,7 @@ def fold(run: Run) -> Fold:
         delays=[delay_after(run.topology.retry, attempt) for attempt in range(1, highest + 1)],
         timeouts=run.topology.timeouts,
         now=now,
-        refusals=journal.open(REFUSALS),  # the snapshot has opened `events` before
+        refusals=recorded(journal),  # the snapshot has opened `events` before
         tasks=run.tasks,
     )
     run.emit_progress("folding", "acker", request.number)

@@ -35,7 +35,7 @@ def keep_gone_rows(topology: Topology, journal: Journal, before: Trim, announced
             name: _gone(journal, name, position, before, announced) for name, position in positions.items()
         }
     except NoDigest:
-        return  # and the audit says that nothing was kept
+        return  # and the audit says that nothing is kept
     for name, rows in gone.items():
         keep_rows(journal.store, name, rows, number)
 

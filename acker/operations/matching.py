@@ -15,8 +15,7 @@ from acker.core.links import connected
 from acker.core.messages import MESSAGE, POSITION, message_of
 from acker.core.names import did_you_mean
 from acker.core.parquet import collect
-from acker.core.refusals import refusals
-from acker.core.schemas import REFUSALS
+from acker.core.refusals import recorded, refusals
 from acker.core.snapshot import Snapshot
 from acker.core.trims import Trim, newest_trim
 from acker.journal.replays import EMISSIONS
@@ -239,7 +238,7 @@ def _with_acked(snapshot: Snapshot, fold: Fold, trim: Trim, rows: pl.DataFrame) 
     found = last.select(
         *MESSAGE, replaces="root_id", acked_with="joined", gone=(pl.col("batch") <= upto).fill_null(False)
     )
-    refused = refusals(snapshot.open(REFUSALS), 0, fold.refusals)["root_id"].implode()
+    refused = refusals(recorded(snapshot), 0, fold.refusals)["root_id"].implode()
     is_refused = pl.col("replaces").is_in(refused).fill_null(False)
     each = rows.join(collect(found), on=MESSAGE, how="left", maintain_order="left")
     return each.with_columns(

@@ -13,8 +13,8 @@ from acker.core.delta import query
 from acker.core.events import State
 from acker.core.ledger import read_fold, settled_in
 from acker.core.parquet import collect
-from acker.core.refusals import leaving, refusals, refused_by
-from acker.core.schemas import LEDGER, REFUSALS
+from acker.core.refusals import leaving, recorded, refusals, refused_by
+from acker.core.schemas import LEDGER
 from acker.journal.journal import Journal
 from acker.operations.contents import acked_roots, roots_with_tuples
 from acker.operations.publish import Acked, caused, waiting_folds
@@ -61,11 +61,11 @@ def _roots(journal: Journal, name: str, folds: list[Acked]) -> pl.DataFrame:
                 replacing.filter(pl.col("replaces").is_in(old["_root_id"].implode())).select(*_ROOTS)
             )
         if each.reads_refusals:
-            given_up = leaving(journal.require(LEDGER), journal.open(REFUSALS), each.fold, each.refusals)
+            given_up = leaving(journal.require(LEDGER), recorded(journal), each.fold, each.refusals)
             roots = given_up.select(pl.lit(each.fold).alias("fold"), _root_id="root_id")
             pairs = given_up.select("spout", "batch").unique().rows()
             found.append(_with_tuples(journal, name, pairs, roots.cast(_ROOTS)))
-    own = refused_by(journal.open(REFUSALS), name)
+    own = refused_by(recorded(journal), name)
     return pl.concat(found).join(own, left_on="_root_id", right_on="root_id", how="anti")
 
 
@@ -85,7 +85,7 @@ def _replacing(journal: Journal, fold: int) -> pl.DataFrame:
 def _unread(journal: Journal, name: str, before: datetime) -> pl.DataFrame:
     """The roots (`fold`, `_root_id`) that a target has refused and of which no fold has read that."""
     read = journal.fold.refusals if journal.fold else 0
-    rows = refusals(journal.open(REFUSALS), read)
+    rows = refusals(recorded(journal), read)
     mine = rows.filter(pl.col("stream") == name, pl.col("refused_at") < before)
     return mine.select("fold", _root_id="root_id")
 

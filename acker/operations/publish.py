@@ -21,8 +21,8 @@ from acker.core.identity import ids_of
 from acker.core.integrity import check_missing
 from acker.core.publishers import Meeting, has_published, known_of, meet
 from acker.core.quoting import sql_name
-from acker.core.refusals import last_refusal, leaving, read_by_fold, refusals, refused_by
-from acker.core.schemas import LEDGER, REFUSALS, component_of, stream
+from acker.core.refusals import last_refusal, leaving, read_by_fold, recorded, refusals, refused_by
+from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.streams import Rows, untracked
 from acker.journal.downstream import downstream_batches
 from acker.journal.journal import Journal
@@ -220,7 +220,7 @@ def _all_acked(topology: Topology, journal: Journal, name: str, after: int, upto
         ledger=journal.require(LEDGER),
     )
     others = _untracked_batches(topology, journal, name, after, upto)
-    read = read_by_fold(journal.require(LEDGER), after, upto) if last_refusal(journal.open(REFUSALS)) else {}
+    read = read_by_fold(journal.require(LEDGER), after, upto) if last_refusal(recorded(journal)) else {}
     refused = {fold for fold, (first, last) in read.items() if first < last}
     found = []
     for fold in sorted({row["fold"] for row in rows} | set(others) | refused):
@@ -269,7 +269,7 @@ def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked)
     mine = f"fold = {acked.fold} AND live_in IS NULL AND state = 'acked'"
     ledger = journal.require(LEDGER)
     settled = read_files(run.spark, ledger, files_of(ledger, mine)).where(mine)
-    own = refused_by(journal.open(REFUSALS), name)
+    own = refused_by(recorded(journal), name)
     batches = caused(journal, name, acked.emissions)
     added = _of_roots(run, journal, name, batches, _without(_roots(settled, F.col("root_id")), own))
     if acked.untracked:
@@ -309,7 +309,7 @@ def _leaving(
         never_in: those that leave it with no refusal. Where rows leave by their root, there are none: another
             publisher may have brought in what was refused to the first, once its rule was gone.
     """
-    refused, (first, last) = journal.open(REFUSALS), acked.refusals
+    refused, (first, last) = recorded(journal), acked.refusals
     old = None
     if acked.replaced:
         old = _roots(settled.where(F.col("replaces").isNotNull()), F.col("replaces"))

@@ -15,8 +15,8 @@ from acker.core.errors import StoreError
 from acker.core.events import State
 from acker.core.ledger import settled_in
 from acker.core.parquet import collect
-from acker.core.refusals import record_refusals, refused_by
-from acker.core.schemas import LEDGER, REFUSALS, component_of
+from acker.core.refusals import record_refusals, recorded, refused_by
+from acker.core.schemas import LEDGER, component_of
 from acker.journal.journal import Journal
 from acker.targets.base import Changes, position_of
 from acker.topology.topology import Publication
@@ -60,7 +60,7 @@ def _groups(journal: Journal, name: str, fold: int) -> pl.DataFrame:
     is_acked = (pl.col("fold") == fold) & (pl.col("state") == State.ACKED)
     acked = settled_in(journal.require(LEDGER), fold).filter(is_acked)
     rows = collect(acked.select("root_id", group=pl.coalesce("joined", "root_id")))
-    return rows.join(refused_by(journal.open(REFUSALS), name), on="root_id", how="anti")
+    return rows.join(refused_by(recorded(journal), name), on="root_id", how="anti")
 
 
 def _check_others(run: Run, publication: Publication, found: pl.DataFrame, error: Exception) -> None:

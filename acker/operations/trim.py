@@ -14,7 +14,7 @@ from acker.batches.run import Run
 from acker.core.delta import files_of, query
 from acker.core.errors import StoreError
 from acker.core.ledger import read_fold
-from acker.core.refusals import refusals
+from acker.core.refusals import check_read, refusals
 from acker.core.schemas import EVENTS, LEDGER, REFUSALS, component_of, stream
 from acker.core.streams import held_back, untracked
 from acker.core.trims import Trim, append_trim, counted_trim, newest_trim
@@ -216,7 +216,9 @@ def _kept(topology: Topology, journal: Journal) -> dict[str, int]:
     kept = {row["spout"]: row["batch"] for row in rows}
     # Opened after the positions of all publishers: what one has refused before it stood there is in it.
     read = read_fold(journal.require(LEDGER), published).refusals if published else 0
-    for spout, batch in _first_refused(journal.store.open(REFUSALS), read).items():
+    refused = journal.store.open(REFUSALS)
+    check_read(journal, refused)
+    for spout, batch in _first_refused(refused, read).items():
         kept[spout] = min(batch, kept.get(spout, batch))
     bolts = {bolt for found in journal.edges.values() for bolt in found}
     for spout in {component_of(name) for name in journal.edges} - bolts:

@@ -13,8 +13,8 @@ from acker.core.events import Kind, State
 from acker.core.ledger import NOW
 from acker.core.messages import MESSAGE, MessageId
 from acker.core.parquet import collect, columns_of, scan
-from acker.core.refusals import refusals
-from acker.core.schemas import EVENTS, LEDGER, REFUSALS, component_of
+from acker.core.refusals import recorded, refusals
+from acker.core.schemas import EVENTS, LEDGER, component_of
 from acker.core.store import Store
 from acker.core.streams import Rows, held_back
 from acker.core.trims import newest_trim
@@ -193,7 +193,7 @@ def _published(topology: Topology, journal: Journal, row: dict[str, Any]) -> lis
         row["spout"], 0
     )  # its tuples may be gone
     batches = downstream_batches(journal, [(row["spout"], row["batch"])])
-    refused = refusals(journal.open(REFUSALS)).filter(pl.col("root_id") == row["root_id"])
+    refused = refusals(recorded(journal)).filter(pl.col("root_id") == row["root_id"])
     entries = [_refused(each) for each in refused.rows(named=True)]
     for publication in topology.publications.values():
         target, name = publication.target.pinned(), publication.stream

@@ -12,8 +12,8 @@ from acker.core.audit import Finding
 from acker.core.delta import files_of, query, query_table
 from acker.core.messages import message_name
 from acker.core.parquet import collect
-from acker.core.refusals import refused_roots
-from acker.core.schemas import LEDGER, REFUSALS, stream
+from acker.core.refusals import recorded, refused_roots
+from acker.core.schemas import LEDGER, stream
 from acker.core.snapshot import Snapshot
 from acker.core.streams import all_tuples
 from acker.core.trims import Trim
@@ -29,7 +29,7 @@ def acked_tuples(snapshot: Snapshot, name: str, before: Trim, after: Trim, every
     """How many tuples of a stream belong to acked messages that go with the second trimming."""
     assert snapshot.fold is not None
     streams = {name: snapshot.require(stream(name))}
-    refused = refused_roots(snapshot.open(REFUSALS), [name], None if every_attempt else snapshot.fold)
+    refused = refused_roots(recorded(snapshot), [name], None if every_attempt else snapshot.fold)
     acked = Acked(snapshot.require(LEDGER), streams, snapshot.fold.number, every_attempt, refused)
     return acked.count(~is_gone(before), is_gone(after))
 

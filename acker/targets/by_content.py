@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from acker.core.audit import Finding
 from acker.core.kept import GONE, Kept
 from acker.core.messages import message_name
-from acker.core.refusals import refused_roots
-from acker.core.schemas import LEDGER, REFUSALS, component_of, stream
+from acker.core.refusals import recorded, refused_roots
+from acker.core.schemas import LEDGER, component_of, stream
 from acker.core.snapshot import Snapshot
 from acker.core.trims import Trim
 from acker.targets.acked import Acked, is_gone, unacked
@@ -22,7 +22,10 @@ from acker.targets.base import Evidence, Verdict
 from acker.targets.contents import Contents, Sum, padded, users
 
 _FOUND, _WANTED = "_found", "_wanted"  # ends of the names of columns: what a table holds, and should hold
-_NOT_KEPT = "nothing was kept: an older version trimmed them, or their stream was not published row by row"
+_NOT_KEPT = (
+    "nothing is kept: an older version trimmed them, their stream was not published row by row, or what was "
+    "kept was removed"
+)
 _UNTOLD = "of which rows were damaged when others were replayed, or what was kept was deleted"
 
 
@@ -207,7 +210,7 @@ def gone_rows(
     """
     assert snapshot.fold is not None
     table = snapshot.require(stream(name))
-    refused = refused_roots(snapshot.open(REFUSALS), [name], snapshot.fold)
+    refused = refused_roots(recorded(snapshot), [name], snapshot.fold)
     acked = Acked(snapshot.require(LEDGER), {name: table}, snapshot.fold.number, refused=refused)
     goes = (~is_gone(before), is_gone(after))
     passes = acked.passes(*goes)

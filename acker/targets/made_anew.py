@@ -13,8 +13,8 @@ from acker.core.audit import Finding
 from acker.core.delta import files_of
 from acker.core.digests import frame_digests, value_digests
 from acker.core.parquet import collect
-from acker.core.refusals import refused_roots
-from acker.core.schemas import LEDGER, REFUSALS, stream
+from acker.core.refusals import recorded, refused_roots
+from acker.core.schemas import LEDGER, stream
 from acker.core.snapshot import Snapshot
 from acker.core.streams import all_tuples
 from acker.core.trims import Trim
@@ -113,7 +113,7 @@ def gone_by_key(
     if isinstance(fit, str):
         return None
     by, types = fit, fit.types_in(table)
-    refused = refused_roots(snapshot.open(REFUSALS), [name], snapshot.fold)
+    refused = refused_roots(recorded(snapshot), [name], snapshot.fold)
     acked = Acked(snapshot.require(LEDGER), {name: table}, snapshot.fold.number, refused=refused)
     is_untracked = pl.col("_root_id").is_null() & pl.col("_batch").is_in(list(batches))
     untracked = all_tuples(name, table, types).filter(is_untracked)

@@ -940,6 +940,13 @@ MUTANTS = (
         (f"{REFUSALS}test_a_message_that_is_emitted_again_is_not_given_up",),
     ),
     Mutant(
+        "refusals that are gone are taken for none",
+        "acker/core/refusals.py",
+        "    if there < read:\n",
+        "    if False:\n",
+        (f"{REFUSALS}test_refusals_that_are_gone_stop_an_audit",),
+    ),
+    Mutant(
         "a replay adds to an aggregate without taking back",
         "acker/operations/publish.py",
         "replaced = _of_roots(run, journal, name, caused(journal, name, emissions), old)",

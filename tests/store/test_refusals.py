@@ -1,5 +1,7 @@
 """What becomes of acked messages that a published table has refused, once a fold reads of it."""
 
+import shutil
+
 import polars as pl
 import pytest
 
@@ -12,6 +14,7 @@ from acker.operations.fold import fold
 from acker.operations.matching import select
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
+from acker.reports.audit import audit_report
 from acker.reports.waiting import waits_for_acker
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
@@ -149,3 +152,49 @@ def test_refusals_whose_rows_are_gone_stop_the_fold_that_reads_them(run, damage)
 
     with pytest.raises(StoreError, match=r"refusals has rows of \d of the 2 commits after 0"):
         fold(run)
+
+
+def without(run, copy):
+    shutil.rmtree(run.store.path(REFUSALS))
+
+
+def made_anew(run, copy):
+    without(run, copy)
+    run.store.create()
+
+
+def put_back(run, copy):
+    without(run, copy)
+    shutil.copytree(copy, run.store.path(REFUSALS))
+
+
+READERS = (
+    fold,
+    lambda run: refuse(run, 3, stream="other"),
+    lambda run: select(run.topology, run.snapshot(), ACKED),
+    lambda run: waits_for_acker(run.topology, run.snapshot(), run.clock()),
+    lambda run: audit_report(run.topology, run.store),
+)
+
+
+@pytest.mark.parametrize("damage", [made_anew, put_back])
+def test_refusals_that_are_fewer_than_a_fold_has_read_stop_what_reads_them(run, place, damage):
+    refuse(run, 1)
+    shutil.copytree(run.store.path(REFUSALS), place.path("copy"))
+    refuse(run, 2)
+    fold(run)
+    damage(run, place.path("copy"))
+    there = {made_anew: 0, put_back: 1}[damage]
+
+    for read in READERS:
+        with pytest.raises(StoreError, match=f"refusals has {there} commits, and a fold has read 2: "):
+            read(run)
+
+
+def test_refusals_that_are_gone_stop_an_audit(run):
+    refuse(run, 2)
+    fold(run)
+    without(run, None)
+
+    with pytest.raises(StoreError, match="refusals has 0 commits, and a fold has read 1: it was removed"):
+        audit_report(run.topology, run.store)
