@@ -99,6 +99,8 @@ class FileSpout:
             )
         if self.grows and self.format == "parquet":
             raise SourceError("Files of Parquet cannot grow: leave grows out, and write new files.")
+        if isinstance(self.ignore, str):
+            raise SourceError(f"ignore is a tuple of patterns: give FileSpout ignore=({self.ignore!r},).")
         matches("", self.glob)
         first_match("", self.ignore)
 

@@ -272,3 +272,9 @@ def test_files_are_looked_at_as_the_listing_has_them_without_those_that_are_not_
 def test_without_its_folder_no_file_is_taken_for_lost(folder, name, why):
     with pytest.raises(SourceError, match=why):
         look_at(f"{folder('a')}/{name}", ["b"])
+
+
+def test_a_pattern_that_is_given_as_all_patterns_is_refused():
+    with pytest.raises(SourceError) as refused:
+        FileSpout("in", ignore="*.bak")
+    assert str(refused.value) == "ignore is a tuple of patterns: give FileSpout ignore=('*.bak',)."
