@@ -34,7 +34,7 @@ VALUES = {  # column -> SQL, and what it is in JSON
     "by_number": ("map(1, map(true, cast(null as string)))", {"1": {"true": None}}),
     "by_pair": ("map(named_struct('a', 1), 1)", {'{"a":1}': 1}),
     "nested": (
-        "array(named_struct('at', timestamp'2026-01-01 00:00:00.000001', 'x', null), null)",
+        "array(named_struct('at', timestamp'2026-01-01 00:00:00.000001', 'x', cast(null AS int)), null)",
         [{"at": "2026-01-01T00:00:00.000001Z", "x": None}, None],
     ),
 }
