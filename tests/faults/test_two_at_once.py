@@ -17,6 +17,7 @@ import pytest
 from acker.core.delta import query
 from acker.core.events import State
 from acker.core.store import Store
+from tests.faults.by_hand import refuse_key
 from tests.faults.judge import faults
 from tests.faults.random_runs import Action, SimulatedRun
 from tests.faults.shapes import Node, Shape, build
@@ -68,6 +69,7 @@ VACUUM = Order("vacuum", options={"retention_hours": 168})
 CHANGED_RUN, CHANGED_FOLD = Order("cycle under another topology"), Order("fold under another topology")
 
 # What is done at once, and how far the store is: messages are fed, logged, folded, published, and fed anew.
+# Then these are folded as well, and a table refuses one of them.
 PAIRS = {
     "two runs": (RUN, RUN, "fed"),
     "two runs that replay": (RUN, RUN, "folded"),
@@ -94,8 +96,11 @@ PAIRS = {
     "run and change": (RUN, CHANGED_RUN, "logged"),
     "fold and change": (FOLD, CHANGED_FOLD, "spouts logged"),
     "run and change with a fold": (RUN, CHANGED_FOLD, "spouts logged"),
+    "two publishes that refuse": (PUBLISH, PUBLISH, "refusing"),
+    "run and publish that refuse": (RUN, PUBLISH, "refusing"),
 }
-STAGES = ("fed", "spouts logged", "logged", "folded", "published")
+STAGES = ("fed", "spouts logged", "logged", "folded", "published", "refusing")
+REFUSED = 5  # the key
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,9 @@ class Cases:
         simulator.act(Action("do", order=Order("drain")))
         simulator.act(Action("feed", 2))
         self._keep(name, "published")
+        simulator.act(Action("do", order=Order("acked")))
+        assert refuse_key(shape.table(shape.rows[-1]), REFUSED)
+        self._keep(name, "refusing")
         self.crew.give(simulator.worker)
 
     def _keep(self, name: str, stage: str) -> None:
@@ -169,7 +177,7 @@ class Cases:
         shape = SHAPES[case.shape](str(folder))
         workers = [self.crew.take(), self.crew.take()]
         try:
-            wrong = self._made(shape, workers, (first, second), case.offset, is_fed=stage == "published")
+            wrong = self._made(shape, workers, (first, second), case.offset, stage)
         except Exception:
             wrong = [traceback.format_exc()]
         for worker in workers:
@@ -177,13 +185,16 @@ class Cases:
         return "\n".join([str(case), *wrong]) if wrong else ""
 
     def _made(
-        self, shape: Shape, workers: list[Worker], orders: tuple[Order, Order], offset: float, is_fed: bool
+        self, shape: Shape, workers: list[Worker], orders: tuple[Order, Order], offset: float, stage: str
     ) -> list[str]:
         now = START + timedelta(days=3 if TRIM in orders else 0)
         run = simulated(shape)
-        if not is_fed:
+        if stage not in ("published", "refusing"):
             run.messages = {m: v for m, v in run.messages.items() if int(m.partition("/")[2]) <= 4}
             run.acked = set(run.messages)
+        if stage == "refusing":
+            run.dead = {m for m, (key, _) in run.messages.items() if key == REFUSED}
+            run.acked -= run.dead
         begin = time.monotonic() + NOTICE_SECONDS
         shapes = [_changed(shape) if "another" in order.what else shape for order in orders]
         actual = [_plain(order, shape) for order in orders]
