@@ -200,7 +200,7 @@ def _columns(work: Work, bolt: RichBoltComponent, rows: DataFrame, index: int) -
     columns = work.columns(rows, bolt.inputs[index])
     values = F.struct(*map(sql_name, columns))
     fields = [field for field in rows.schema.fields if field.name in columns] if bolt.as_text else []
-    texts = [_text(fields, column) for column in bolt.as_text if column in {ALL, *columns}]
+    texts = [_text(fields, column) for column in dict.fromkeys(bolt.as_text) if column in {ALL, *columns}]
     return [
         F.col("_root_id"),
         several.alias("_root_ids"),
