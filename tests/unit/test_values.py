@@ -82,7 +82,8 @@ def test_a_column_takes_what_the_table_says_exactly_and_refuses_the_rest(kind, t
 
 
 def test_every_type_of_the_table_is_tried():
-    assert [each.id for each in rows_of_the_table()] == list(TYPES)
+    held = [kind for kind in TYPES if not kind.startswith("interval")]  # by streams
+    assert [each.id for each in rows_of_the_table()] == held
 
 
 @pytest.mark.parametrize(
