@@ -12,6 +12,7 @@ from acker.batches.write import write
 from acker.components.base import Component
 from acker.core.errors import BoltError
 from acker.core.log import LogRequest, run_log
+from acker.core.names import called
 from acker.journal.batch import Batch
 from acker.journal.inputs import Spans
 from acker.journal.journal import Journal
@@ -61,7 +62,8 @@ def give_up(run: Run, bolt: Component, reason: str) -> Batch:
     batch = journal.unfinished(bolt.name)
     if batch is None or bolt.is_spout:
         raise BoltError(
-            f"{bolt.name} has no batch to give up; `acker status {run.topology.name}` shows which are left.",
+            f"{bolt.name} has no batch to give up; `acker status {called(run.topology.name)}` shows which "
+            "are left.",
             component=bolt.name,
         )
     found = standing(run.topology, journal, batch)

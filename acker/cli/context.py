@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -42,14 +42,19 @@ class Context:
             rendered()
 
     @contextmanager
-    def running(self, is_new_allowed: bool = False) -> Iterator["Run"]:
+    def running(self, new: Literal["refused", "made", "beside others"] = "refused") -> Iterator["Run"]:
         """A run with a Spark session, if it comes to need one, and a progress bar.
 
         Args:
-            is_new_allowed: whether a store is made although another one has published to its targets.
+            new: what becomes of a store that is not there yet. It is made where no other one has published to
+                its targets, or beside others all the same.
+
+        Raises:
+            StoreError: the store is not there, and is not to be made.
         """
         from acker.batches.run import Run
         from acker.cli.progress import ProgressReport
+        from acker.core.schemas import LEDGER
         from acker.operations.standing import announce
         from acker.spark.tasks import acker_tasks
 
@@ -64,8 +69,10 @@ class Context:
                 stack.callback(spark.stop)
                 return spark
 
+            if new == "refused" and not self.lease().read().closed:  # else the lease says what to do
+                self.store.require(LEDGER)
             report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
-            is_new = None if is_new_allowed else announce(self.topology, self.store)
+            is_new = announce(self.topology, self.store) if new == "made" else None
             hold = self.lease().hold
             hold()
             self.store.create()

@@ -16,9 +16,8 @@ def migrate(context: Context, dry_run: bool) -> None:
     from acker.core.schemas import FORMAT
 
     folder, topology = context.store.path("").rstrip("/"), context.topology.name
-    if dry_run:
-        found = [*formats.pending_migrations(folder, topology)]
-    else:
+    found = [*formats.pending_migrations(folder, topology)]
+    if found and not dry_run:
         context.lease().hold()
         found = formats.migrate(folder, topology)
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from acker.core.names import called
 from acker.core.quoting import printable
 from acker.reports.sources import amounts, reasons
 
@@ -75,7 +76,7 @@ def failed(topology: str, found: "Failures") -> None:
         where = f" in {each.component}" if each.component else ""
         line(f"{each.count:,} failed{where}, {outcome}: {each.reason} (such as {each.sample})")
     if found.kinds > len(found.commonest):
-        line(f"{found.count:,} failed in all: `acker failures {topology}` lists the reasons.")
+        line(f"{found.count:,} failed in all: `acker failures {called(topology)}` lists the reasons.")
 
 
 def advice(sentences: "Sequence[str]") -> None:

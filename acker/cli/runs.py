@@ -31,7 +31,7 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
         render.advice(advice(context.topology))
     before = newest_fold(context.store)
     after = before.number if before else 0
-    with context.running() as running:
+    with context.running("made") as running:
         if drain:
             result: dict[str, Any] = {"cycles": cycle.drain(running, limit)}
         else:

@@ -21,7 +21,7 @@ def adopt(context: Context, stream: str, dry_run: bool) -> None:
     publication = context.topology.publication(stream)
     others = strangers(publication, context.store)
     if not dry_run:
-        with context.running(is_new_allowed=True) as running:
+        with context.running("beside others") as running:
             adopt_target(running, stream)
 
     def rendered() -> None:

@@ -15,7 +15,7 @@ from acker.components.columns import check_columns, nullable
 from acker.components.function_bolt import Frames, FunctionBolt
 from acker.components.raising import ENDED
 from acker.components.watched import Watched
-from acker.components.workers import TupleRunner
+from acker.components.workers import Sent, TupleRunner
 
 _REPORT = {"_kind": "string", "_error": "string"}
 
@@ -47,7 +47,7 @@ class BasicBolt(FunctionBolt):
         schema = work.spark.createDataFrame([], self.schema).schema
         check_columns("Bolt", self.name, schema.names)
         anchors = {"_root_id": "bigint", "_root_ids": "array<bigint>"} if several else {"_root_id": "bigint"}
-        run = TupleRunner(self.function, to_arrow_schema(schema, timezone="UTC"), list(anchors))
+        run = TupleRunner(Sent(self.function), to_arrow_schema(schema, timezone="UTC"), list(anchors))
         reports = ", ".join(f"{name} {kind}" for name, kind in {**anchors, **_REPORT}.items())
         reported = work.spark.createDataFrame([], reports).schema
         task = Watched(run, ENDED) if work.is_watched else run

@@ -19,7 +19,7 @@ from acker.components.columns import check_columns, nullable
 from acker.components.raising import ENDED
 from acker.components.searched import failed, found_in, others
 from acker.components.watched import Watched
-from acker.components.workers import RichRunner
+from acker.components.workers import RichRunner, Sent
 from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
@@ -124,7 +124,7 @@ class RichBoltComponent(Component):
         shared = _union([*frames.values()]).repartition(self.tasks, "_task").sortWithinPartitions(*order)
         context = Context(work.topology, self.name, work.batch.number, 0, self.tasks)
         arrow = to_arrow_schema(schema, timezone="UTC")
-        runner = RichRunner(self.factory, context, self.inputs, columns, arrow, required)
+        runner = RichRunner(Sent(self.factory), context, self.inputs, columns, arrow, required)
         gone = _unread(work, self, self._held(work))
         task = Watched(runner, ENDED) if work.is_watched else runner
         return work.check(_union([shared.mapInArrow(task, schema), *gone]))

@@ -7,6 +7,7 @@ a worker needs PySpark and PyArrow and not this project.
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pickle import PicklingError
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -43,6 +44,28 @@ _Rows = list[dict[str, Any]]
 _Anchor = TypeVar("_Anchor")
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+
+class Sent:
+    """An author's function or class, which reaches a worker as it is.
+
+    Raises:
+        PicklingError: it cannot be sent, and why. Spark would print a traceback besides.
+    """
+
+    def __init__(self, code: Callable[..., Any]) -> None:
+        self.code = code
+
+    def __call__(self, *given: Any) -> Any:
+        """Call it in this process."""
+        return self.code(*given)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
+        try:
+            sent: bytes = cloudpickle.dumps(self.code)  # type: ignore[no-untyped-call]
+            return cloudpickle.loads, (sent,)
+        except Exception as error:
+            raise PicklingError(f"{type(error).__name__}: {error}") from error
 
 
 class TupleRunner:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, Field, Schema
 
 from acker.core.delta import RECOVERY_HINT, REFUSED, open_table, said, unwritten
 from acker.core.errors import StoreError
+from acker.core.names import called
 from acker.core.schemas import FORMAT, FORMAT_PROPERTY, SCHEMAS
 
 
@@ -46,7 +47,7 @@ def check_format(table: DeltaTable, path: str, topology: str) -> None:
     if found < FORMAT:
         raise StoreError(
             f"{path} was written by an older version of acker: it has format {found}, and this version "
-            f"writes {FORMAT}. Stop what works on the store, and run `acker migrate {topology}`.",
+            f"writes {FORMAT}. Stop what works on the store, and run `acker migrate {called(topology)}`.",
             table=path,
         )
     if found > FORMAT:
@@ -100,7 +101,8 @@ def migrate(folder: str, topology: str) -> list[Migration]:
             _migrate(each)
         except REFUSED as error:
             if each.table in {left.table for left in pending_migrations(folder, topology)}:
-                otherwise = f"{each.path} could not be migrated: {said(error)} Run `acker migrate` again."
+                again = f"Run `acker migrate {called(topology)}` again."
+                otherwise = f"{each.path} could not be migrated: {said(error)} {again}"
                 raise unwritten(each.path, error, otherwise) from error
     return done
 

@@ -1,4 +1,4 @@
-"""Names that people misspell."""
+"""Names that people type: those that they misspell, and those by which a command finds a topology."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -8,3 +8,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence with the known name that is closest, after a space; empty where none is close."""
     found = get_close_matches(name, list(known), n=1)
     return f" Did you mean {found[0]}?" if found else ""
+
+
+_TYPED: dict[str, str] = {}  # name of a topology -> that, or the import string, by which it was found last
+
+
+def found_by(topology: str, typed: str) -> None:
+    """Remember how a topology was named by whoever called a command."""
+    _TYPED[topology] = typed
+
+
+def called(topology: str) -> str:
+    """What a command takes for a topology: its import string where it was found by that, else its name."""
+    return _TYPED.get(topology, topology)

@@ -23,6 +23,7 @@ from acker.core.delta import (
 )
 from acker.core.errors import StoreError
 from acker.core.formats import check_format
+from acker.core.names import called
 from acker.core.schemas import SCHEMAS, is_far, properties_at
 
 
@@ -127,7 +128,8 @@ class Store:
         found = self.open(table, version)
         if found is None:
             raise StoreError(
-                f"There is no table {self.path(table)}. Has `acker run {self.topology}` run with this store?",
+                f"There is no table {self.path(table)}. Has `acker run {called(self.topology)}` run with "
+                "this store?",
                 table=self.path(table),
             )
         return found

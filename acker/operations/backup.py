@@ -151,6 +151,7 @@ def back_up(topology: Topology, store: Store, to: str, clock: Callable[[], datet
         StoreError: the folder has one, another backup runs, or something cannot be read or written.
     """
     _check_unfinished(to)
+    store.require(LEDGER)  # before the lease, which would be a first table of it
     keeps = Lease(store, to, clock, KEEPS_FILES)
     _check_alone(keeps.read(), to, clock())
     keeps.hold()

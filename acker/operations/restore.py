@@ -15,6 +15,7 @@ from acker.core.errors import StoreError
 from acker.core.identity import become_another, identity_of
 from acker.core.lease import Lease
 from acker.core.ledger import newest_in
+from acker.core.names import called
 from acker.core.schemas import FORMAT, LEDGER
 from acker.core.store import Store
 from acker.operations.backup import (
@@ -63,7 +64,8 @@ def restore(topology: Topology, store: Store, backup: str, clock: Clock) -> tupl
             "do so any more. Restore it with the topology of then, and change that afterwards."
         )
     lease = Lease(store, f"a restore of {backup}", clock)
-    why = f"{store.path('')} is an unfinished restore. Run `acker restore {topology.name} {backup}` again."
+    again = f"Run `acker restore {called(topology.name)} {backup}` again."
+    why = f"{store.path('')} is an unfinished restore. {again}"
     tables = {paths[name]: _there(published_in(backup, name)) for name in found.published}
     kept = {name: _there(store_in(backup, topology).path(name)) for name in found.tables}
     _settle(store, kept, tables, lease, why)
@@ -88,7 +90,7 @@ def move(
     there, where = Store(to, topology.name), store.path("").rstrip("/")
     old, new = (Lease(each, f"a move to {to}", clock) for each in (store, there))
     moved = f"{where} was moved. Set PIPELINE_STORE={to}."
-    again = f"Run `acker move {topology.name} {to}` again."
+    again = f"Run `acker move {called(topology.name)} {to}` again."
 
     def finish() -> None:
         new.release()

@@ -19,6 +19,7 @@ from acker.core.errors import AckerError
 from acker.core.events import State
 from acker.core.ledger import current_rows, live_counts, newest_of, unfolded
 from acker.core.live import live_count
+from acker.core.names import called
 from acker.core.parquet import collect
 from acker.core.schemas import ACKNOWLEDGEMENTS, EVENTS, LEDGER, is_far
 from acker.core.store import Store
@@ -104,7 +105,7 @@ def _held(look: _Look) -> Iterator[str]:
         if hold is not None:
             yield (
                 f"{hold}. Mend it, or fail its messages with "
-                f"`acker give-up {look.topology.name} {bolt.name}`."
+                f"`acker give-up {called(look.topology.name)} {bolt.name}`."
             )
 
 
@@ -155,8 +156,8 @@ def _given_up(look: _Look) -> Iterator[str]:
         counts = [f"{n:,} {what}" for n, what in ((dead, "dead letters"), (lost, "lost")) if n]
         name = look.topology.name
         yield (
-            f"{' and '.join(counts)} stand since fold {known}: `acker failures {name}` says why, "
-            f"{name}.replay emits them again, `acker acknowledge {name}` ends this warning."
+            f"{' and '.join(counts)} stand since fold {known}: `acker failures {called(name)}` says why, "
+            f"{name}.replay emits them again, `acker acknowledge {called(name)}` ends this warning."
         )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from acker.core.delta import query, query_table
 from acker.core.errors import StoreError, TopologyError
+from acker.core.names import called
 from acker.reports.rows import Value, plain_rows
 from acker.targets.aggregate import DeltaAggregate
 from acker.targets.delta import DeltaTarget
@@ -38,9 +39,10 @@ def published_rows(topology: Topology, stream: str, limit: int) -> PublishedRows
         raise TopologyError(f"{stream} is published to {target.uri}, which is no Delta table; look there.")
     table = target.table()
     if table is None:
+        typed = called(topology.name)
         raise StoreError(
-            f"There is no table {target.uri} yet: nothing was published to it. Call `acker run "
-            f"{topology.name}`, and `acker failures {topology.name}` if nothing comes of it.",
+            f"There is no table {target.uri} yet: nothing was published to it. Call `acker run {typed}`, and "
+            f"`acker failures {typed}` if nothing comes of it.",
             table=target.uri,
         )
     columns = [field.name for field in table.schema().fields if not field.name.startswith("_")]

@@ -12,6 +12,7 @@ from acker.core.errors import UnknownMessage
 from acker.core.events import Kind, State
 from acker.core.ledger import NOW
 from acker.core.messages import MESSAGE, MessageId
+from acker.core.names import called
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.refusals import recorded, refusals
 from acker.core.schemas import EVENTS, LEDGER, component_of
@@ -60,7 +61,7 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     if not rows and not first:
         raise UnknownMessage(
             f"The store {store.uri} has never seen {mine}. "
-            f"`acker status {topology.name}` shows how far each spout has read."
+            f"`acker status {called(topology.name)}` shows how far each spout has read."
         )
     # A retrying row names the attempt to come beside the root of the one before.
     attempts = {row["root_id"]: row["attempt"] for row in rows if row["state"] != State.RETRYING}

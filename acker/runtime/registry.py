@@ -7,7 +7,7 @@ from types import ModuleType
 from pyspark import cloudpickle
 
 from acker.core.errors import AckerError, TopologyError
-from acker.core.names import did_you_mean
+from acker.core.names import did_you_mean, found_by
 from acker.runtime.imports import search_current_folder
 from acker.runtime.manifest import more_than_one
 from acker.runtime.settings import Settings
@@ -34,7 +34,9 @@ def load_topology(name: str, settings: Settings) -> Topology:
         TopologyError: it cannot be imported, is not registered or more than once, or is not a topology.
     """
     if ":" in name:
-        return _import(name)[0]
+        found = _import(name)[0]
+        found_by(found.name, name)
+        return found
     registered = registered_topologies(settings)
     known = {each.topology.name: each.topology for each in registered if each.topology}
     if name not in known:
@@ -47,6 +49,7 @@ def load_topology(name: str, settings: Settings) -> Topology:
     for each in registered:
         if each.topology and each.topology.name == name and each.fault:
             raise TopologyError(each.fault)
+    found_by(name, name)
     return known[name]
 
 

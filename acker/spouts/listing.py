@@ -6,9 +6,10 @@ is a rule of names, `IGNORED`, that its author can read and change.
 
 import os
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -37,6 +38,8 @@ _WHY: dict[type[Exception], str] = {FileNotFoundError: _NOT_THERE, NotADirectory
 _NO_TEXT = "with a name that is not UTF-8"
 _SAME = "the same as a file that is read under another name"
 _NOT_ALLOWED = "that this user may not read"
+_OF_TABLE = "of a Delta table, which a DeltaSpout reads"
+_LOG = "_delta_log"  # in the folder of a Delta table
 _MOST_NAMED = 3
 _AT_ONCE = 16
 
@@ -54,6 +57,7 @@ class Listing:
         aliases: path of a folder -> path of the same folder under which its files are listed.
         empty: the paths of the empty ones.
         root: the folder on this machine's disks; None where it is elsewhere.
+        is_in_table: whether the folder is in a Delta table's.
     """
 
     files: Mapping[str, SourceFile]
@@ -62,6 +66,7 @@ class Listing:
     aliases: Mapping[str, str] = field(default_factory=dict)
     empty: frozenset[str] = frozenset()
     root: str | None = None
+    is_in_table: bool = False
 
     def differing(self, marks: Mapping[str, str]) -> dict[str, SourceFile]:
         """The files that have another mark now, by their path; one that is not there is none of them."""
@@ -98,13 +103,15 @@ class Listing:
         fit: dict[str, SourceFile] = {}
         left_out = Counter({_NO_TEXT: self.nameless} if self.nameless else {})
         others = {why: list(paths) for why, paths in self.others.items()}
-        held = self._held(known)
+        held, tables = self._held(known), self._tables()
         for path, file in self.files.items():
             why = None if path in held else _name_unfit(path.split("/"), glob, ignore)
-            if why is None:
-                fit[path] = file
-            else:
+            if why is not None:
                 left_out[why] += 1
+            elif tables and path not in held and any(folder in tables for folder in _folders_of(path)):
+                others.setdefault(_OF_TABLE, []).append(path)
+            else:
+                fit[path] = file
         once = _first_names(fit, held)
         taken: dict[str, SourceFile] = {}
         for path, file in fit.items():
@@ -120,6 +127,12 @@ class Listing:
                 taken[path] = file
         return taken, left_out + told(others)
 
+    def _tables(self) -> Set[str]:
+        """The folders of Delta tables: of their files some are deleted, and some rows are in several."""
+        found = {path.partition(f"{_LOG}/") for path in self.files if _LOG in path}
+        tables = {before for before, log, _ in found if log and before[-1:] in ("", "/")}
+        return tables | {""} if self.is_in_table else tables
+
     def _held(self, known: Set[str]) -> Set[str]:
         """The paths of files that were read before, also as they are listed now."""
         return known | {self._listed(path) for path in known} if self.aliases else known
@@ -134,6 +147,14 @@ class Listing:
                     "/".join((*first.split("/"), *names[count:])) if first else "/".join(names[count:])
                 )
         return path
+
+
+def _folders_of(path: str) -> Iterator[str]:
+    """The folders that a file is in, each with a slash at its end, and the listed one as nothing."""
+    yield ""
+    for place, character in enumerate(path):
+        if character == "/":
+            yield path[: place + 1]
 
 
 def _name_unfit(names: Sequence[str], glob: str, ignore: tuple[str, ...]) -> str | None:
@@ -184,12 +205,33 @@ def list_folder(folder: str, ignore: tuple[str, ...] = ()) -> Listing:
         except OSError as error:
             raise _unreadable(folder, _WHY.get(type(error), str(error))) from error
         return Listing(
-            _sorted(walk.files), walk.nameless, walk.others, walk.aliases, frozenset(walk.empty), root
+            _sorted(walk.files),
+            walk.nameless,
+            walk.others,
+            walk.aliases,
+            frozenset(walk.empty),
+            root,
+            _is_in_table(root),
         )
     below, found = _look(folder, lambda root: fs.FileSelector(root, recursive=True))
     there = {each.path.removeprefix(below).lstrip("/"): each for each in found if each.size is not None}
     files = {path: _source_file(each) for path, each in there.items() if each.size}
-    return Listing(_sorted(files), empty=frozenset(there.keys() - files.keys()))
+    empty = frozenset(there.keys() - files.keys())
+    return Listing(_sorted(files), empty=empty, is_in_table=_is_in_table(root))
+
+
+@cache
+def _is_in_table(folder: str) -> bool:
+    """Whether a folder is in that of a Delta table, and not in its log."""
+    system, path = open_folder(folder)
+    names = path.split("/")
+    above = [f"{'/'.join(names[:count])}/{_LOG}" for count in range(2, len(names))]
+    if _LOG in names or not above:
+        return False
+    try:
+        return any(each.type == fs.FileType.Directory for each in system.get_file_info(above))
+    except (ArrowException, OSError):
+        return False  # of what lies above it nothing can be known
 
 
 def read_each(

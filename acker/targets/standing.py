@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from acker.core.errors import StoreError
 from acker.core.identity import ids_of
+from acker.core.names import called
 from acker.core.publishers import Known, has_met, known_of
 from acker.core.schemas import LEDGER
 from acker.core.snapshot import Snapshot
@@ -91,9 +92,8 @@ def _compared(snapshot: Snapshot, target: Target, publisher: Publisher, known: K
     held, stranger, is_ours = _looked(snapshot, target, publisher, known)
     held = min(fold, held)
     where = store.path("").rstrip("/")
-    again = (
-        f"publish what it lacks again with `acker republish {store.topology} {stream}`, first with --dry-run."
-    )
+    command = f"`acker republish {called(store.topology)} {stream}`"
+    again = f"publish what it lacks again with {command}, first with --dry-run."
     fault = None
     if known.fold and target_id is None:
         fault = (
@@ -173,5 +173,5 @@ def _said_of(note: Note | None, target: Target, store: Store, stream: str, forme
     return (
         f"{target.uri} has rows of another store. {who}; {where} {here}, and would publish messages a second "
         "time. If the other is meant, set PIPELINE_STORE or PIPELINE_HOME to where it is; or publish to "
-        f"another place. If both are to publish there, run `acker adopt {store.topology} {stream}`."
+        f"another place. If both are to publish there, run `acker adopt {called(store.topology)} {stream}`."
     )

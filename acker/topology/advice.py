@@ -2,11 +2,14 @@
 
 import dis
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
 from acker.components.basic_bolt import BasicBolt
+from acker.core.paths import absolute
+from acker.spouts import DeltaSpout, Spout
 from acker.topology.topology import Topology
 
 
@@ -18,10 +21,33 @@ def advice(topology: Topology) -> list[str]:
             f"Topology {topology.name} publishes nothing, so nobody sees what it makes: "
             "add topology.publish(bolt, to=...)."
         )
+    found.extend(_read_again(topology))
     for bolt in topology.bolts:
         if isinstance(bolt, BasicBolt) and _is_heard(topology, bolt.name) and _emits_nothing(bolt.function):
             found.append(f"Bolt {bolt.name} never emits a row: write `yield` before the row that it makes.")
     return found
+
+
+def _read_again(topology: Topology) -> Iterator[str]:
+    """What a topology publishes to where one of its spouts reads."""
+    for spout in topology.spouts:
+        for each in topology.publications.values():
+            if each.to in _places(spout.source):
+                yield (
+                    f"{each.stream} is published to {each.to}, which spout {spout.name} reads: what it "
+                    "publishes comes in again as new messages, without an end. Publish to another place."
+                )
+
+
+def _places(source: Spout) -> set[str]:
+    """What a spout reads, as targets name it."""
+    if isinstance(source, DeltaSpout):
+        return {absolute(source.path)}
+    kafka = sys.modules.get("acker.spouts.kafka")  # which is there if there is such a spout
+    if kafka is not None and isinstance(source, kafka.KafkaSpout):
+        topics = (source.topics,) if isinstance(source.topics, str) else source.topics
+        return {f"kafka://{source.connection or source.servers}/{topic}" for topic in topics}
+    return set()  # a FileSpout leaves out what belongs to a Delta table
 
 
 def _is_heard(topology: Topology, bolt: str) -> bool:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import UTC, datetime
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from acker.components.anchors import fail_when
 from acker.components.bad_rows import bad_roots
 from acker.components.base import Work
 from acker.components.basic_bolt import BasicBolt
+from acker.components.collector import RichBolt
 from acker.components.dataframe_bolt import DataFrameBolt
 from acker.components.raising import error_of
 from acker.components.workers import TupleRunner
@@ -251,6 +253,23 @@ def faulty(shared_place):
     def broken(tuples):
         return tuples.where(nothing_of_this_name)  # noqa: F821
 
+    lock = Lock()
+
+    @topology.basic_bolt(numbers, schema="id bigint")
+    def locked(tup):
+        with lock:
+            yield (tup.id,)
+
+    @topology.bolt(numbers)
+    def locked_udf(tuples):
+        return tuples.select("anchor", F.udf(lambda number: lock.locked())("id"))
+
+    @topology.rich_bolt(numbers, schema="id bigint")
+    class LockedRich(RichBolt):
+        def execute(self, tup, collector):
+            with lock:
+                collector.emit(tup.id)
+
     run = shared_place.run(topology)
     run_spout(run, numbers)
     return run
@@ -264,6 +283,10 @@ def faulty(shared_place):
             "misspelt",
             BoltError,
             r"^Bolt misspelt: A column.* `idd` cannot be resolved\. Did .*`id`.*and run again\.$",
+        ),
+        *(
+            (bolt, BoltError, rf"^{bolt} cannot be sent .*cannot pickle '_thread.lock' object\. Make what ")
+            for bolt in ("locked", "locked_udf", "locked_rich")
         ),
         ("broken", BoltError, r"^Bolt broken raises NameError .*test_bolts\.py, line \d+\)\. Mend it"),
     ],

@@ -3,6 +3,8 @@
 import pytest
 
 from acker.spouts import DeltaSpout
+from acker.spouts.kafka import KafkaSpout
+from acker.targets.kafka import KafkaTarget
 from acker.topology.advice import advice
 from acker.topology.topology import Topology
 
@@ -63,3 +65,18 @@ def test_a_topology_that_publishes_nothing_is_told():
     assert advice(topology) == [
         "Topology shop publishes nothing, so nobody sees what it makes: add topology.publish(bolt, to=...)."
     ]
+
+
+def test_a_topology_that_reads_what_it_publishes_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    topology, apart = Topology("shop"), Topology("apart")
+    for each, table, topic in ((topology, "orders", "b"), (apart, "others", "c")):
+        orders = each.spout("orders", DeltaSpout("orders", key="id"))
+        records = each.spout("records", KafkaSpout("localhost:9092", topics=("a", "b")))
+        each.publish(orders, to=table)
+        each.publish(records, to=KafkaTarget("localhost:9092", topic=topic))
+    assert [each.partition(": what")[0] for each in advice(topology)] == [
+        f"orders is published to {tmp_path}/orders, which spout orders reads",
+        "records is published to kafka://localhost:9092/b, which spout records reads",
+    ]
+    assert advice(apart) == []

@@ -138,6 +138,7 @@ def test_a_command_of_another_home_changes_nothing(store, tmp_path):
             command, cwd=tmp_path, env=os.environ | ours | more, capture_output=True, text=True
         )
 
+    store.create()
     assert fold("one").returncode == 0
     refused = fold("other")
     assert refused.returncode == 2

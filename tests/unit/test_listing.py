@@ -278,3 +278,24 @@ def test_a_pattern_that_is_given_as_all_patterns_is_refused():
     with pytest.raises(SourceError) as refused:
         FileSpout("in", ignore="*.bak")
     assert str(refused.value) == "ignore is a tuple of patterns: give FileSpout ignore=('*.bak',)."
+
+
+def test_files_of_a_delta_table_are_left_out_wherever_its_folder_is(folder):
+    root = folder(
+        *("a.parquet", "t/_delta_log/0.json", "t/b.parquet", "t/day=1/c.parquet"),
+        *("tt/d.parquet", "not_delta_log/e.parquet", "deep/er/_delta_log/0.json", "deep/er/f.parquet"),
+    )
+    assert taken(root) == ["a.parquet", "not_delta_log/e.parquet", "tt/d.parquet"]
+    why = "of a Delta table, which a DeltaSpout reads (deep/er/f.parquet, t/b.parquet, t/day=1/c.parquet)"
+    assert left_out(root) == {"named _delta_log": 2, why: 3}
+    for part in ("t", "t/day=1", "deep/er"):
+        assert taken(f"{root}/{part}") == []
+    assert taken(f"{root}/deep") == []
+    assert [*list_folder(f"{root}/t/_delta_log").parted("*", ())[0]] == ["0.json"]
+
+
+def test_a_file_that_was_read_before_its_folder_became_a_delta_tables_stays_read(folder):
+    listing = list_folder(folder("_delta_log/0.json", "a", "b"))
+    taken, left_out = listing.parted("*", IGNORED, known={"a"})
+    why = "of a Delta table, which a DeltaSpout reads (b)"
+    assert (taken, dict(left_out)) == ({}, {"named _delta_log": 1, why: 1})

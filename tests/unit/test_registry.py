@@ -70,3 +70,34 @@ def test_the_list_has_a_line_for_each_and_says_what_is_wrong(settings):
     ]
     shown = " ".join(CliRunner().invoke(main, ["list"]).output.split())
     assert "sales of the shop." in shown and "rename one." in shown
+
+
+def test_a_command_is_named_with_what_was_typed_for_the_topology(settings, tmp_path):
+    def told(*arguments: str) -> str:
+        return CliRunner().invoke(main, arguments).output
+
+    for typed in ("sales", "first_sales:topology", "sales"):
+        for command in (("status",), ("audit",), ("fold",), ("publish",), ("acknowledge",), ("replay",)):
+            assert f"Has `acker run {typed}` run with this store?" in told(command[0], typed), command
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fold"],
+        ["publish"],
+        ["acknowledge"],
+        ["give-up", "lines", "--why", "so"],
+        ["replay"],
+        ["replay", "--state", "dead_letter"],
+        ["forget", "--message", "lines:a:1", "--why", "so"],
+        ["migrate"],
+        ["backup", "copy"],
+        ["move", "elsewhere"],
+    ],
+    ids=" ".join,
+)
+def test_only_a_run_makes_a_store(settings, tmp_path, arguments):
+    command, *rest = arguments
+    CliRunner().invoke(main, [command, "sales", *rest])
+    assert not (tmp_path / "store").exists()
