@@ -59,6 +59,8 @@ _CONFS = {
     # With columnar input a plain Python UDF right over a Parquet or Delta scan hangs in pyspark 4.2.0.
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    # By default times are nanoseconds in 96 bits, of which other readers know those of 1677 to 2262 alone.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # With one writer a task sorts its rows by partition first, to write one file after the other.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     # Joins hash where that surely fits into memory; otherwise they sort.

@@ -652,6 +652,20 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a batch is taken in however many messages were read of it",
+        "acker/spark/streams.py",
+        "if planned not in (None, found):",
+        "if planned is not None and not found:",
+        (f"{FILES}test_messages_that_a_file_had_when_it_was_planned_and_has_no_more_are_lost",),
+    ),
+    Mutant(
+        "files of a Delta table are read as others",
+        "acker/spouts/listing.py",
+        'tables = {before for before, log, _ in found if log and before[-1:] in ("", "/")}',
+        "tables = {before for before, log, _ in found if log and not before}",
+        (f"{LISTING}test_files_of_a_delta_table_are_left_out_wherever_its_folder_is",),
+    ),
+    Mutant(
         "nobody is told that no file can be opened",
         "acker/spouts/listing.py",
         "except FileNotFoundError:\n            return None",

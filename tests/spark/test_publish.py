@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
@@ -295,3 +296,24 @@ def test_values_of_all_types_are_published_alike_with_and_without_spark(place, s
     first, second = found.drop("_root_id", "id").toArrow().to_pylist()
     assert str(first) == str(second)
     assert audit_report(topology, run.store).verdict == "pass"
+
+
+def test_times_that_spark_publishes_can_be_read_by_others_whatever_their_year(place, spark):
+    target = place.path("times")
+    spark.sql(f"CREATE TABLE delta.`{target}` (id bigint, at timestamp) USING delta")
+    spark.sql(
+        f"ALTER TABLE delta.`{target}` ADD CONSTRAINT some CHECK (id > 0)"
+    )  # so it is Spark that writes
+    topology = Topology("times")
+    lines = topology.spout("lines", DeltaSpout(place.add("lines", id=[1, 2], year=[1500, 9999]), key="id"))
+
+    @topology.bolt(lines)
+    def timed(tuples):
+        return tuples.withColumn("at", F.make_timestamp_ntz("year", *[F.lit(1)] * 5).cast("timestamp"))
+
+    topology.publish(timed.name, to=target)
+    run_cycle(place.run(topology))
+    files = Path(target).glob("*.parquet")
+    times = [pq.read_table(file)["at"] for file in files]
+    assert {each.type for each in times} == {pa.timestamp("us", "UTC")}
+    assert sorted(time.year for each in times for time in each.to_pylist()) == [1500, 9999]
