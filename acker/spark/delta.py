@@ -4,7 +4,8 @@ And the files of those that `deltalake` writes.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
@@ -59,3 +60,27 @@ def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str
             "If the table was replaced or restored meanwhile, run the command again.",
             table=path,
         )
+
+
+_EXACT = {
+    # A sum of 38 digits would be rounded to one place less.
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    # Texts of CHAR would be read longer than they are stored, and a MERGE into their table not be resolved.
+    "spark.sql.readSideCharPadding": "false",
+}
+
+
+@contextmanager
+def exact(spark: SparkSession) -> Iterator[None]:
+    """Take values as they are stored, and add them without a loss of digits."""
+    before = {key: spark.conf.get(key, None) for key in _EXACT}
+    for key, value in _EXACT.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, former in before.items():
+            if former is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, former)

@@ -1,7 +1,6 @@
 """A Delta table with one row per key: running aggregates over the tuples of acked messages."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -13,7 +12,7 @@ from acker.core.delta import open_table
 from acker.core.errors import BoltError, TopologyError
 from acker.core.quoting import sql_name
 from acker.core.schemas import component_of
-from acker.spark.delta import append, read, schema_of
+from acker.spark.delta import append, exact, read, schema_of
 from acker.targets.aggregates import Aggregate, check_order
 from acker.targets.audit import KINDS
 from acker.targets.base import Changes, Evidence, Verdict
@@ -24,9 +23,6 @@ from acker.targets.rules import APPEND_ONLY, Rules, is_append_only
 
 if TYPE_CHECKING:
     from acker.targets.kafka import KafkaTarget
-
-
-_LOSES = "spark.sql.decimalOperations.allowPrecisionLoss"
 
 
 @dataclass(frozen=True)
@@ -119,7 +115,7 @@ class DeltaAggregate(DeltaTarget):
     def apply(self, spark: SparkSession, changes: Changes) -> None:
         """See `Target`. What goes to a topic goes there first: the table's position is that of both."""
         self.check_remembers(changes.publisher)
-        with _whole_decimals(spark):
+        with exact(spark):
             self._take_in(spark, changes)
 
     def _take_in(self, spark: SparkSession, changes: Changes) -> None:
@@ -156,7 +152,8 @@ class DeltaAggregate(DeltaTarget):
 
     def computed(self, spark: SparkSession, changes: Changes) -> DataFrame:
         """See `DeltaTarget`."""
-        rows, table = self._after(spark, self._summed(changes)), open_table(self.path)
+        rows = self._after(spark, self._summed(changes)).where(F.col(COUNT) > 0)  # others are deleted
+        table = open_table(self.path)
         types = {} if table is None else {field.name: field.dataType for field in schema_of(table)}
         return rows.select(*(F.col(sql_name(name)).cast(types.get(name, kind)) for name, kind in rows.dtypes))
 
@@ -217,17 +214,3 @@ class DeltaAggregate(DeltaTarget):
         merged = {kind: [*verdict.findings.get(kind, ()), *findings.get(kind, ())] for kind in KINDS}
         said = tuple(f"of its topic: {each}" for each in why)
         return replace(verdict, findings=merged, why=(*verdict.why, *said))
-
-
-@contextmanager
-def _whole_decimals(spark: SparkSession) -> Iterator[None]:
-    """Add decimals without a loss of digits: Spark would round a sum of 38 of them to one place less."""
-    before = spark.conf.get(_LOSES, None)
-    spark.conf.set(_LOSES, "false")
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_LOSES)
-        else:
-            spark.conf.set(_LOSES, before)

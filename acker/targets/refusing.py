@@ -22,7 +22,9 @@ from acker.core.identity import Identity
 from acker.core.quoting import sql_name
 from acker.core.reasons import LONGEST_TOLD
 from acker.core.schemas import component_of
+from acker.spark.delta import exact
 from acker.targets.base import NOTHING_REFUSED, Changes, Publisher, Target
+from acker.targets.rules import Rules
 
 if TYPE_CHECKING:
     from acker.targets.delta import DeltaTarget
@@ -108,10 +110,14 @@ class Search:
             StoreError: most messages are refused.
             PySparkException: an error that is no message's.
         """
+        with exact(self.spark):
+            return self._run()
+
+    def _run(self) -> pl.DataFrame:
         if open_table(self.target.path) is not None:
             source, clone = (sql_name(path) for path in (self.target.path, self.scratch))
             self.spark.sql(f"CREATE TABLE delta.{clone} SHALLOW CLONE delta.{source}")
-        if self._raised(self.changes.added.where("_root_id IS NULL")) is not None:
+        if self._refusal(self.changes.added.where("_root_id IS NULL")) is not None:
             return NOTHING_REFUSED
         self.trial = replace(self.trial, replaced_roots=None, replaced=None)
         told = told_by_rules(self.target, self.spark, self.changes, self.groups)
@@ -129,19 +135,19 @@ class Search:
             if mine.is_empty():
                 continue
             own = self.spark.createDataFrame(mine.to_arrow())
-            error = self._raised(self.changes.added.join(own, "_root_id", "left_semi"))
-            if error is None:
+            reason = self._refusal(self.changes.added.join(own, "_root_id", "left_semi"))
+            if reason is None:
                 self.passed += high - low
             elif high - low > 1:
                 middle = (low + high) // 2
                 parts += [(middle, high), (low, middle)]
             else:
-                self.found.append(mine.select(root_id="_root_id", reason=pl.lit(fault_of_a_row(error))))
+                self.found.append(mine.select(root_id="_root_id", reason=pl.lit(reason)))
                 refused = pl.concat(self.found)
                 check_fault(self.target, self.changes, refused, self.passed + refused.height)
 
-    def _raised(self, added: DataFrame) -> PySparkException | None:
-        """What a table raises that is given some rows more; None where it takes them.
+    def _refusal(self, added: DataFrame) -> str | None:
+        """Why a table does not take some rows more; None where it takes them.
 
         Raises:
             PySparkException: what is no row's fault.
@@ -150,21 +156,25 @@ class Search:
         try:
             self.clone.apply(self.spark, self.trial)
         except PySparkException as error:
-            told = self._cause(error)
-            if told is None:
+            reason = self._hidden() if _HIDES in str(error) else fault_of_a_row(error)
+            if reason is None:
                 raise
-            return told
+            return reason
         return None
 
-    def _cause(self, error: PySparkException) -> PySparkException | None:
-        """An error that tells which value is at fault; None where none is.
+    def _hidden(self) -> str | None:
+        """Why Delta's writer failed, which does not tell it; None where no value is at fault.
 
-        Delta's writer hides it. So what would be written is computed once more, and goes nowhere.
+        What it would write is computed once more, with the columns that the table makes and all its rules.
         """
-        if _HIDES in str(error):
-            try:
-                computed = self.clone.computed(self.spark, self.trial)
-                computed.write.format("noop").mode("overwrite").save()
-            except PySparkException as cause:
-                error = cause
-        return None if fault_of_a_row(error) is None else error
+        rows, nothing = self.clone.computed(self.spark, self.trial), F.lit(None).cast("string")
+        table = open_table(self.clone.path)
+        if table is not None:
+            rules = Rules(self.changes.publisher.stream, self.target.path, table, rows.columns)
+            rows = rules.refused(rows.withColumns({"_kind": nothing, "_error": nothing}))
+        try:
+            rows.write.format("noop").mode("overwrite").save()
+            told = rows.where("_error IS NOT NULL").select("_error").limit(1).collect() if table else []
+        except PySparkException as error:
+            return fault_of_a_row(error)
+        return str(told[0]["_error"]) if told else None
