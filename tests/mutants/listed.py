@@ -659,6 +659,17 @@ MUTANTS = (
         (f"{FILES}test_messages_that_a_file_had_when_it_was_planned_and_has_no_more_are_lost",),
     ),
     Mutant(
+        "a value that Delta's writer hides is nobody's fault",
+        "acker/targets/refusing.py",
+        "self._hidden() if _HIDES in str(error) else fault_of_a_row(error)",
+        "fault_of_a_row(error)",
+        (
+            "tests/spark/test_rules_of_aggregates.py::"
+            "test_a_row_that_breaks_a_rule_of_a_table_of_aggregates_fails_its_message_alone"
+            "[a check that raises]",
+        ),
+    ),
+    Mutant(
         "files of a Delta table are read as others",
         "acker/spouts/listing.py",
         'tables = {before for before, log, _ in found if log and before[-1:] in ("", "/")}',
@@ -899,9 +910,9 @@ MUTANTS = (
     ),
     Mutant(
         "a sum of decimals is rounded",
-        "acker/targets/aggregate.py",
-        'spark.conf.set(_LOSES, "false")',
-        'spark.conf.set(_LOSES, "true")',
+        "acker/spark/delta.py",
+        '"spark.sql.decimalOperations.allowPrecisionLoss": "false"',
+        '"spark.sql.decimalOperations.allowPrecisionLoss": "true"',
         (f"{SUMS}test_a_sum_of_decimals_keeps_all_their_digits",),
     ),
     Mutant(
