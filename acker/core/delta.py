@@ -6,6 +6,7 @@ published tables unless few rows go into a plain one (`acker/spark/delta.py`, `a
 """
 
 import errno
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ from deltalake import (
     write_deltalake,
 )
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSystem, PyFileSystem
 
 from acker.core.errors import StoreError
 from acker.core.reach import out_of_reach
@@ -330,6 +333,29 @@ def _is_marked(newest: DeltaTable, mark: str, table: DeltaTable | None) -> bool:
                 table.load_as_version(commit["version"])
             return True
     return False
+
+
+def history(table: DeltaTable, limit: int) -> list[dict[str, Any]]:
+    """The newest commits of a table, the newest first, as many as asked for or as its log has.
+
+    `deltalake` fails at what Spark says of a clone, of whose first commit the version before is -1.
+    """
+    try:
+        return table.history(limit)
+    except DeltaError:
+        files = PyFileSystem(DeltaStorageHandler(path_of(table)))
+        versions = range(table.version(), max(table.version() - limit, -1), -1)
+        return [each for version in versions for each in _commit_of(files, version)]
+
+
+def _commit_of(files: FileSystem, version: int) -> Iterator[dict[str, Any]]:
+    """What is said of a version of a table; nothing where the log does not have it any more."""
+    try:
+        with files.open_input_stream(f"_delta_log/{version:020}.json") as commit:
+            actions = [json.loads(line) for line in commit.read().splitlines()]
+    except FileNotFoundError:
+        return
+    yield from ({**each["commitInfo"], "version": version} for each in actions if "commitInfo" in each)
 
 
 def last_number(table: DeltaTable | None, app: str) -> int:

@@ -17,6 +17,16 @@ def absolute(path: str) -> str:
     return path if parts.scheme else os.path.abspath(path)
 
 
+def is_within(path: str, folder: str) -> bool:
+    """Whether a path or URI is that of a folder or of something below it, over whatever links."""
+    one, other = (_resolved(absolute(each)).rstrip("/") for each in (path, folder))
+    return one == other or one.startswith(f"{other}/")
+
+
+def _resolved(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)
+
+
 def without_pattern(path: str) -> str:
     """A path as Spark is to be given it, which takes brackets and stars for a pattern."""
     return "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)

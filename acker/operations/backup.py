@@ -7,7 +7,7 @@ step had only half done is done again by the copy's next run.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -24,6 +24,7 @@ from acker.core.delta import said
 from acker.core.errors import StoreError
 from acker.core.kept import kept
 from acker.core.lease import KEEPS_FILES, Holding, Lease
+from acker.core.paths import absolute, is_within
 from acker.core.schemas import (
     ACKNOWLEDGEMENTS,
     BATCHES,
@@ -41,6 +42,7 @@ from acker.core.schemas import (
 from acker.core.store import Store
 from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
+from acker.spouts import DeltaSpout, FileSpout
 from acker.targets.by_key import trimmed
 from acker.targets.delta import DeltaTarget
 from acker.topology.topology import Topology
@@ -148,8 +150,10 @@ def back_up(topology: Topology, store: Store, to: str, clock: Callable[[], datet
         to: path or URI of a folder without a finished backup.
 
     Raises:
-        StoreError: the folder has one, another backup runs, or something cannot be read or written.
+        StoreError: the folder has one or is in what others use, another backup runs, or something cannot be
+            read or written.
     """
+    check_apart(topology, store, to, (store_in(to, topology).path(""), f"{to}/published"))
     _check_unfinished(to)
     store.require(LEDGER)  # before the lease, which would be a first table of it
     keeps = Lease(store, to, clock, KEEPS_FILES)
@@ -176,6 +180,31 @@ def back_up(topology: Topology, store: Store, to: str, clock: Callable[[], datet
             if not isinstance(each.target, DeltaTarget)
         },
     )
+
+
+def check_apart(topology: Topology, store: Store, to: str, parts: Iterable[str]) -> None:
+    """Stop before a copy goes where a spout would read it, or where it would be deleted with something else.
+
+    Args:
+        to: path or URI of the folder that is asked for.
+        parts: those of the folders in it that the copy fills.
+
+    Raises:
+        StoreError: with what to do.
+    """
+    used = {"the store": store.path("").rstrip("/")}
+    used |= {f"the table of {name}": path for name, path in published_tables(topology).items()}
+    for spout in topology.spouts:
+        if isinstance(spout.source, FileSpout | DeltaSpout):
+            source = spout.source
+            place = source.folder if isinstance(source, FileSpout) else source.path
+            used[f"what spout {spout.name} reads"] = absolute(place)
+    for what, folder in used.items():
+        if is_within(to, folder) or any(is_within(folder, part) for part in parts):
+            raise StoreError(
+                f"{to} cannot hold a copy, since {folder} is {what}, and one would be in the other. Name a "
+                "folder beside it."
+            )
 
 
 def _check_unfinished(to: str) -> None:

@@ -20,6 +20,7 @@ from acker.core.schemas import FORMAT, LEDGER
 from acker.core.store import Store
 from acker.operations.backup import (
     Manifest,
+    check_apart,
     copy_all,
     open_all,
     paths_in,
@@ -88,6 +89,7 @@ def move(
         StoreError: somebody works on the store, or something is where the copy belongs.
     """
     there, where = Store(to, topology.name), store.path("").rstrip("/")
+    check_apart(topology, store, to, (there.path(""),))
     old, new = (Lease(each, f"a move to {to}", clock) for each in (store, there))
     moved = f"{where} was moved. Set PIPELINE_STORE={to}."
     again = f"Run `acker move {called(topology.name)} {to}` again."

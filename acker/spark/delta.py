@@ -62,6 +62,21 @@ def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str
         )
 
 
+def with_nulls_of(table: DeltaTable, rows: DataFrame) -> DataFrame:
+    """Rows whose nested fields may be null where those of a table may, which a MERGE asks of its source.
+
+    No cast of Spark's does that. So rows of which it is to be said go through Python as they are.
+    """
+    there = {field.name.lower(): field.dataType for field in schema_of(table).fields}
+    wanted = StructType()
+    for field in rows.schema.fields:
+        kind = there.get(field.name.lower(), field.dataType)
+        is_alike = kind.simpleString() == field.dataType.simpleString()
+        wanted.add(field.name, kind if is_alike else field.dataType, field.nullable)
+    is_same = [each.dataType for each in wanted] == [each.dataType for each in rows.schema]
+    return rows if is_same else rows.mapInArrow(lambda batches: batches, wanted)
+
+
 _EXACT = {
     # A sum of 38 digits would be rounded to one place less.
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow import ArrowException, fs
 
-from acker.core.delta import path_of
+from acker.core.delta import history, path_of
 from acker.spouts.listing import open_folder
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -196,6 +196,6 @@ def _takes_rows(actions: list[dict[str, Any]]) -> bool:
 def oldest_commit(table: DeltaTable, after: int) -> datetime | None:
     """When the first version above `after` came that can have brought rows; None where the log has none."""
     versions = min(table.version() - after, _LOOK_BACK)
-    commits = [each for each in table.history(versions) if _brings_rows(each)]
+    commits = [each for each in history(table, versions) if _brings_rows(each)]
     oldest = min((each["timestamp"] for each in commits if "timestamp" in each), default=None)
     return None if oldest is None else _EPOCH + timedelta(milliseconds=oldest)

@@ -12,7 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyarrow import ArrowException, fs
 
-from acker.core.delta import open_table, path_of
+from acker.core.delta import history, open_table, path_of
 from acker.core.errors import SourceError, StoreError
 from acker.spouts.listing import open_folder
 
@@ -75,7 +75,7 @@ def _goes_on(table: DeltaTable, planned: Mapping[str, Any], by_key: bool) -> boo
         return False
     if not by_key:
         return True
-    since = table.history(table.version() - before.version())
+    since = history(table, table.version() - before.version())
     operations = [str(commit.get("operation", "")) for commit in since]
     return not any("TABLE" in each or each in ("CLONE", "RESTORE") for each in operations)
 

@@ -10,7 +10,7 @@ from acker.core.delta import append_rows, open_table
 from acker.core.digests import NoDigest
 from acker.core.quoting import sql_name
 from acker.spark.delta import append
-from acker.targets.audit import QUICK, audit_rows
+from acker.targets.audit import QUICK, audit_rows, own_column_is_gone
 from acker.targets.base import Changes, Evidence, Verdict
 from acker.targets.by_content import audit_contents
 from acker.targets.delta import DeltaTarget
@@ -78,6 +78,9 @@ class DeltaAppend(DeltaTarget):
     def audit(self, evidence: Evidence) -> Verdict:
         """See `Target`. Message by message: its rows say what its tuples do, or are as many."""
         table = self.table()
+        odd = None if table is None else own_column_is_gone(evidence, table, ROOT)
+        if odd is not None:
+            return odd
         if not evidence.contents:
             return audit_rows(evidence, table, QUICK)
         try:

@@ -23,6 +23,7 @@ from acker.targets.base import Evidence, Findings, Verdict
 KINDS = ("lost", "unexpected", "duplicated")  # of findings
 QUICK = "only numbers were asked for"
 _NO_TABLE = "there is no table yet"
+_NUMBERS = ("byte", "short", "integer", "long", "float", "double")
 
 
 def acked_tuples(snapshot: Snapshot, name: str, before: Trim, after: Trim, every_attempt: bool) -> int:
@@ -45,6 +46,19 @@ def unpublished(evidence: Evidence) -> Verdict:
     gone = acked.number(is_gone(evidence.counted))
     why = (f"{gone:,} trimmed messages: {_NO_TABLE}",) if gone else ()
     return Verdict({"lost": lost}, acked.number() - gone, 0, gone, why)
+
+
+def own_column_is_gone(evidence: Evidence, table: DeltaTable, name: str) -> Verdict | None:
+    """The verdict over a table whose own column is not what publishers made it; None where it is a number."""
+    found = next((each.type for each in table.schema().fields if each.name == name), None)
+    kind = getattr(found, "type", None)  # that of a primitive type, or the name of another
+    if kind in _NUMBERS:
+        return None
+    why = f"has no {name}, which was dropped or renamed"
+    if found is not None:
+        why = f"has {name} as {kind}, and not as a whole number, so nobody knows whose its rows are"
+    acked = Acked.of(evidence).number()
+    return Verdict({"unexpected": [Finding(table.table_uri, why)]}, 0, 0, acked, (f"the table {why}",))
 
 
 def audit_rows(evidence: Evidence, table: DeltaTable | None, why: str) -> Verdict:

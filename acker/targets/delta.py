@@ -14,6 +14,7 @@ from acker.core.delta import UNREADABLE, last_number, open_table, query
 from acker.core.errors import BoltError, StoreError
 from acker.core.quoting import sql_name
 from acker.core.schemas import component_of
+from acker.spark.delta import exact, with_nulls_of
 from acker.targets.base import Changes, Note, Publisher, Target
 from acker.targets.by_key import COUNT
 from acker.targets.history import all_notes, notes_that_hold
@@ -173,13 +174,17 @@ class DeltaTarget(Target):
             f"{_SETTINGS}.write.txnVersion": str(fold),
             f"{_SETTINGS}.commitInfo.userMetadata": changes.note,
         }
+        table = open_table(self.path)
+        if table is not None:
+            source = with_nulls_of(table, source)
         source.createOrReplaceTempView("changes")
         for key, value in settings.items():
             spark.conf.set(key, value)
         try:
             evolving = "WITH SCHEMA EVOLUTION " if adds_columns else ""
             into = f"MERGE {evolving}INTO delta.{sql_name(self.path)} AS target"
-            spark.sql(f"{into} USING changes ON {sql}")
+            with exact(spark):
+                spark.sql(f"{into} USING changes ON {sql}")
         except PySparkException:
             # Another client that merges the same fold at the same time has done the work.
             if self.position(app) < fold:

@@ -7,6 +7,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from acker.core.delta import history
 from acker.targets.base import Note
 
 _FIRST_LOOK = 1  # commit, which is mostly a publisher's own
@@ -55,7 +56,7 @@ def _commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
     """The commits of a table, newest first. Few are read where few are asked for."""
     told, look = 0, _FIRST_LOOK
     while True:
-        found = table.history(look)
+        found = history(table, look)
         yield from found[told:]
         if len(found) < look:
             return

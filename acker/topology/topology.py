@@ -21,7 +21,7 @@ from acker.components.rich_bolt import RichBoltComponent
 from acker.components.spout import SpoutComponent
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.names import did_you_mean
-from acker.core.paths import absolute
+from acker.core.paths import absolute, is_within
 from acker.core.reasons import Redaction
 from acker.core.retry import ExponentialBackoff, RetryPolicy
 from acker.core.schemas import component_of, edge
@@ -32,6 +32,7 @@ from acker.targets.aggregate import DeltaAggregate
 from acker.targets.aggregates import Aggregate
 from acker.targets.append import DeltaAppend
 from acker.targets.base import Target
+from acker.targets.delta import DeltaTarget
 from acker.topology.hooks import Hook, HookFunction
 from acker.topology.schedule import checked_schedule
 
@@ -245,8 +246,8 @@ class Topology:
             topic: of a running aggregate: where its changed rows are sent as well.
 
         Raises:
-            TopologyError: the stream or the table is published already, or `by` and `aggregates`
-                do not come together, or come with a target of another kind.
+            TopologyError: the stream or the table is published already, or the table is in the folder of
+                another, or `by` and `aggregates` do not come together, or come with a target of another kind.
         """
         (name,) = _names([stream])
         keys = (by,) if isinstance(by, str) else tuple(by)
@@ -260,6 +261,12 @@ class Topology:
                 raise TopologyError(
                     f"{other.stream} and {name} are both published to {target.uri}; "
                     "give each a table of its own."
+                )
+            both = (other.target, target)
+            if all(isinstance(each, DeltaTarget) for each in both) and _is_nested(other.to, target.uri):
+                raise TopologyError(
+                    f"{other.stream} and {name} are published to {other.to} and {target.uri}, and a VACUUM "
+                    "of the outer table would delete the inner one; publish them side by side."
                 )
         self.publications[name] = Publication(name, target)
 
@@ -465,6 +472,10 @@ def _target(
             f"publish of {stream}: `by` goes with a path, and not with a {type(to).__name__}."
         )
     return to
+
+
+def _is_nested(one: str, other: str) -> bool:
+    return is_within(one, other) or is_within(other, one)
 
 
 def _redaction(name: str, redact: str | Iterable[str] | None) -> Redaction:

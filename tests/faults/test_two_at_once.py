@@ -98,6 +98,7 @@ PAIRS = {
     "run and change with a fold": (RUN, CHANGED_FOLD, "spouts logged"),
     "two publishes that refuse": (PUBLISH, PUBLISH, "refusing"),
     "run and publish that refuse": (RUN, PUBLISH, "refusing"),
+    "publish that refuses and fold": (PUBLISH, FOLD, "refusing"),
 }
 STAGES = ("fed", "spouts logged", "logged", "folded", "published", "refusing")
 REFUSED = 5  # the key

@@ -188,6 +188,15 @@ def test_a_column_that_was_renamed_or_dropped_is_found(place, run, spark):
     ]
 
 
+def test_a_table_whose_tuples_are_no_number_any_more_is_told(place, run):
+    run_cycle(run)
+    rows = table(place).to_pyarrow_table()
+    texts = rows.set_column(rows.schema.get_field_index(COUNT), COUNT, rows[COUNT].cast("string"))
+    write_deltalake(place.path("revenue"), texts, mode="overwrite", schema_mode="overwrite")
+    (found,) = judged(run)["unexpected"]
+    assert found[1].startswith(f"has {COUNT} as string, and not as a whole number")
+
+
 KEYS = {
     "binary": "cast(city AS binary)",
     "struct": "struct(city, price % 2 AS odd)",

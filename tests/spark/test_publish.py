@@ -18,6 +18,7 @@ from acker.operations.publish import publish, published_through
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
 from acker.reports.audit import audit_report
+from acker.reports.sources import source_backlogs
 from acker.spouts import DeltaSpout
 from acker.targets.aggregates import Count, Max, Min, Sum
 from acker.targets.base import Publisher
@@ -317,3 +318,26 @@ def test_times_that_spark_publishes_can_be_read_by_others_whatever_their_year(pl
     times = [pq.read_table(file)["at"] for file in files]
     assert {each.type for each in times} == {pa.timestamp("us", "UTC")}
     assert sorted(time.year for each in times for time in each.to_pylist()) == [1500, 9999]
+
+
+@pytest.mark.extended
+def test_a_clone_is_read_from_and_published_to_as_any_table(place, spark):
+    source, target = place.path("source"), place.path("target")
+    spark.sql(f"CREATE TABLE delta.`{place.path('one')}` (id bigint, code char(3)) USING delta")
+    spark.sql(
+        f"CREATE TABLE delta.`{place.path('two')}` (_root_id bigint, id bigint, code char(3)) USING delta"
+    )
+    spark.sql(f"INSERT INTO delta.`{place.path('one')}` VALUES (1, 'a'), (2, 'abc')")
+    for name, path in (("one", source), ("two", target)):
+        spark.sql(f"CREATE TABLE delta.`{path}` SHALLOW CLONE delta.`{place.path(name)}`")
+    topology = Topology("cloned")
+    topology.publish(topology.spout("lines", DeltaSpout(source, key="id")), to=target)
+    run = place.run(topology)
+    run_cycle(run)
+    plan_by_hand(run, Selection(states=(State.ACKED,)), "again", "tester")
+    spark.sql(f"INSERT INTO delta.`{source}` VALUES (3, 'b')")
+    assert [each.spout for each in source_backlogs(topology, run.snapshot()) if each.unread] == ["lines"]
+    run_cycle(run)
+    rows = spark.read.format("delta").load(target).selectExpr("id", "rtrim(code)").collect()
+    assert sorted(tuple(row) for row in rows) == [(1, "a"), (2, "abc"), (3, "b")]
+    assert audit_report(topology, run.store).verdict == "pass"

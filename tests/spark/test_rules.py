@@ -333,6 +333,32 @@ def test_a_table_of_any_feature_is_published_to_and_a_replay_replaces_its_rows(m
     assert [tuple(row) for row in found.select("id", "city").collect()] == [(1, "x" * 300)]
 
 
+@pytest.mark.extended
+@pytest.mark.parametrize("by_default", [True, False], ids=["by default", "always"])
+def test_a_table_that_numbers_its_rows_is_published_to_and_a_replay_replaces_its_rows(
+    by_default, place, spark
+):
+    target = place.path("target")
+    spark.sql(f"CREATE TABLE delta.`{target}` (number bigint, id bigint) USING delta")
+    metadata = {"delta.identity.start": 7, "delta.identity.step": 1}
+    amend(target, ["identityColumns"], metadata | {"delta.identity.allowExplicitInsert": by_default})
+    topology = Topology("numbered")
+    given = {"number": [70, 80]} if by_default else {}
+    lines = topology.spout("lines", DeltaSpout(place.add("lines", id=[1, 2], **given), key="id"))
+    topology.publish(lines, to=target)
+    run = place.run(topology)
+    for replays in (False, True):
+        if replays:
+            plan_by_hand(run, ACKED, "again", "tester")
+        run_cycle(run)
+        rows = spark.read.format("delta").load(target).select("id", "number").orderBy("id").collect()
+        assert [row.id for row in rows] == [1, 2]
+        numbers = [row.number for row in rows]
+        assert numbers == [70, 80] if by_default else len(set(numbers)) == 2 and min(numbers) >= 7
+        found = audit_report(run.topology, run.store)
+        assert (found.verdict, found.vouches) == ("pass", True)
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "said"),
     [

@@ -72,7 +72,7 @@ RULES = {
         {"part": "string GENERATED ALWAYS AS (substring(most, 1, 500))"},
         more="PARTITIONED BY (part)",
     ),
-    "a narrow decimal": Rule("decimal(5,0)", {"n": "123456"}, {"total": "decimal(5,0)"}),
+    "a narrow decimal": Rule("Decimal(5, 0)", {"n": "123456"}, {"total": "decimal(5,0)"}),
     "a bigint": Rule("overflow", {"k": "'k1'", "n": str(2**63 - 1)}, {"total": "bigint"}),
 }
 

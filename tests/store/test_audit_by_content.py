@@ -281,3 +281,24 @@ def test_between_the_counting_of_what_goes_and_its_deletion_it_counts_once(place
     trim_streams(run, timedelta(0))
     assert judged(run) == sound(6)
     assert run.store.require(kept("rows")).to_pyarrow_table().num_rows == 2
+
+
+@pytest.mark.parametrize("quick", [False, True], ids=["whole", "quick"])
+@pytest.mark.parametrize("name", ["string", "binary", "bool", "decimal", "struct", None])
+def test_a_table_whose_root_ids_are_none_any_more_is_told(place, run, name, quick):
+    rows = DeltaTable(place.path("rows")).to_pyarrow_table()
+    at, count = rows.schema.get_field_index("_root_id"), rows.num_rows
+    kinds = {
+        "string": pa.array(["x"] * count),
+        "binary": pa.array([b"x"] * count),
+        "bool": pa.array([True] * count),
+        "decimal": pa.array([1] * count).cast(pa.decimal128(38, 0)),
+        "struct": pa.array([{"a": 1}] * count),
+    }
+    odd = rows.set_column(at, "_root_id", kinds[name]) if name else rows.drop_columns(["_root_id"])
+    write_deltalake(place.path("rows"), odd, mode="overwrite", schema_mode="overwrite")
+    found = audit_report(run.topology, run.store, contents=not quick)
+    (finding,) = found.findings["unexpected"]
+    kind = {"bool": "boolean", "decimal": "decimal(38,0)"}.get(name, name)
+    assert finding.why.startswith(f"has _root_id as {kind}, and" if name else "has no _root_id, which was")
+    assert (found.verdict, found.vouches) == ("fail", False)

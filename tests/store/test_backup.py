@@ -18,6 +18,8 @@ from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.restore import move, restore
 from acker.reports.audit import audit_report
+from acker.spouts import DeltaSpout, FileSpout
+from acker.topology.topology import Topology
 from tests.kit.busy import Busy, once
 from tests.kit.object_store import running_object_store
 from tests.kit.polars_topology import PolarsTopology, TableSource, acked
@@ -149,3 +151,31 @@ def test_a_store_is_backed_up_to_s3_restored_there_and_moved_from_there(place, r
             assert audit_report(run.topology, each.store).passed
         with pytest.raises(StoreError, match="was moved"):
             Lease(there, "airflow-1", run.clock).hold()
+
+
+@pytest.fixture
+def published(place):
+    """Files that are published to a Delta table, which nobody has run yet."""
+    (place.folder / "in").mkdir()
+    topology = Topology("kept")
+    topology.publish(topology.spout("lines", FileSpout(place.path("in"))), to=place.path("rows"))
+    topology.spout("others", DeltaSpout(place.path("others"), key="id"))
+    return place.run(topology)
+
+
+@pytest.mark.parametrize("below", ["", "/below"], ids=["at", "below"])
+@pytest.mark.parametrize("where", ["in", "others", "rows", "store"])
+def test_no_copy_goes_where_a_spout_reads_or_others_delete(place, published, where, below):
+    taken = published.store.path("").rstrip("/") if where == "store" else place.path(where)
+    Path(place.path("link")).symlink_to(taken)
+    for to in (f"{taken}{below}", f"{place.path('link')}{below}"):
+        with pytest.raises(StoreError, match=r"cannot hold a copy, since .* Name a folder beside it\.$"):
+            back_up(published.topology, published.store, to, published.clock)
+        with pytest.raises(StoreError, match=r"cannot hold a copy, since .* Name a folder beside it\.$"):
+            move(published.topology, published.store, to, published.clock, is_stopped=True)
+
+
+def test_no_copy_is_made_around_what_it_copies(place, published):
+    around = published.store.uri.removesuffix("/store")
+    with pytest.raises(StoreError, match="cannot hold a copy"):
+        back_up(published.topology, Store(f"{around}/store", "kept"), around, published.clock)

@@ -7,7 +7,7 @@ import pytest
 
 from acker.components.collector import RichBolt
 from acker.core.errors import SettingsError, TopologyError
-from acker.spouts import DeltaSpout
+from acker.spouts import DeltaSpout, FileSpout
 from acker.targets.aggregates import Count
 from acker.targets.append import DeltaAppend
 from acker.topology.topology import Topology, duration
@@ -196,3 +196,15 @@ def test_a_topology_says_why_a_bolt_takes_nothing_from_a_stream(topology):
     assert topology.unread("numbers", "words") is None
     assert topology.unread("numbers", "counts") == "bolt counts is no longer in the topology"
     assert topology.unread("words", "words") == "bolt words no longer reads words"
+
+
+@pytest.mark.parametrize(("one", "other"), [("a", "a/b"), ("a/b/c", "a"), ("a", "link/b")])
+def test_a_table_in_the_folder_of_another_is_refused(one, other, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    topology = Topology("nested")
+    for name, path in (("first", "ab"), ("second", one)):
+        topology.publish(topology.spout(name, FileSpout("in")), to=path)
+    with pytest.raises(TopologyError, match=r"would delete the inner one; publish them side by side\.$"):
+        topology.publish(topology.spout("third", FileSpout("in")), to=other)
