@@ -62,7 +62,7 @@ EXEMPT = {
     "acker/targets/contents.py:Contents._keep:open": "a file of a temporary folder",
     "acker/spouts/reading.py:_rows_read:save": "writes to nowhere",
     "acker/targets/delta.py:DeltaTarget.check_writable:sql": "asks for what a table has",
-    "acker/targets/refusing.py:Search._cause:save": "writes to nowhere",
+    "acker/targets/refusing.py:Search._hidden:save": "writes to nowhere",
     "acker/targets/aggregate.py:DeltaAggregate._take_in:merge": "makes SQL",
     "acker/targets/aggregate.py:DeltaAggregate._after:merge": "makes SQL",
     "acker/runtime/server.py": "the server's own files; see tests/acceptance/test_server.py",
