@@ -153,7 +153,8 @@ class DeltaTarget(Target):
         self, spark: SparkSession, changes: Changes, groups: pl.DataFrame, scratch: str
     ) -> pl.DataFrame:
         """See `Target`."""
-        return Search(self, spark, changes, groups, scratch).run()
+        with exact(spark):
+            return Search(self, spark, changes, groups, scratch).run()
 
     def merge(
         self, spark: SparkSession, source: DataFrame, changes: Changes, sql: str, adds_columns: bool = False

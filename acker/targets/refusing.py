@@ -22,7 +22,6 @@ from acker.core.identity import Identity
 from acker.core.quoting import sql_name
 from acker.core.reasons import LONGEST_TOLD
 from acker.core.schemas import component_of
-from acker.spark.delta import exact
 from acker.targets.base import NOTHING_REFUSED, Changes, Publisher, Target
 from acker.targets.rules import Rules
 
@@ -110,10 +109,6 @@ class Search:
             StoreError: most messages are refused.
             PySparkException: an error that is no message's.
         """
-        with exact(self.spark):
-            return self._run()
-
-    def _run(self) -> pl.DataFrame:
         if open_table(self.target.path) is not None:
             source, clone = (sql_name(path) for path in (self.target.path, self.scratch))
             self.spark.sql(f"CREATE TABLE delta.{clone} SHALLOW CLONE delta.{source}")
