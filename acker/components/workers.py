@@ -49,8 +49,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 class Sent:
     """An author's function or class, which reaches a worker as it is.
 
-    Raises:
-        PicklingError: it cannot be sent, and why. Spark would print a traceback besides.
+    Where it cannot be sent the error says why, and Spark prints no traceback.
     """
 
     def __init__(self, code: Callable[..., Any]) -> None:

@@ -24,7 +24,7 @@ from deltalake import (
     Transaction,
     write_deltalake,
 )
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, PyFileSystem
 
@@ -342,7 +342,7 @@ def history(table: DeltaTable, limit: int) -> list[dict[str, Any]]:
     """
     try:
         return table.history(limit)
-    except DeltaError:
+    except DeltaProtocolError:
         files = PyFileSystem(DeltaStorageHandler(path_of(table)))
         versions = range(table.version(), max(table.version() - limit, -1), -1)
         return [each for version in versions for each in _commit_of(files, version)]

@@ -126,7 +126,8 @@ class DeltaAggregate(DeltaTarget):
             value = F.when(F.col(COUNT) > 0, F.col("value"))
             headers = {name: F.lit(None).cast("string") for name in ("message", "attempt")}
             self.topic.send(rows.withColumn("value", value).withColumns(headers).drop(COUNT), changes)
-        if open_table(self.path) is None:
+        table = open_table(self.path)
+        if table is None:
             options = {"userMetadata": changes.note}
             append(summed, self.path, changes.publisher.app, changes.fold, options)
             return
@@ -144,7 +145,7 @@ class DeltaAggregate(DeltaTarget):
             f"WHEN NOT MATCHED AND changes.{COUNT} > 0 THEN INSERT ({', '.join(names)}) "
             f"VALUES ({', '.join(f'changes.{name}' for name in names)})"
         )
-        self.merge(spark, summed, changes, sql)
+        self.merge(spark, table, summed, changes, sql)
 
     def at(self, path: str) -> Self:
         """See `DeltaTarget`."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -10,7 +11,7 @@ from acker.core.delta import append_rows, open_table
 from acker.core.digests import NoDigest
 from acker.core.quoting import sql_name
 from acker.spark.delta import append
-from acker.targets.audit import QUICK, audit_rows, own_column_is_gone
+from acker.targets.audit import QUICK, audit_rows, fault_of_columns, incomparable
 from acker.targets.base import Changes, Evidence, Verdict
 from acker.targets.by_content import audit_contents
 from acker.targets.delta import DeltaTarget
@@ -54,7 +55,7 @@ class DeltaAppend(DeltaTarget):
         self.check_remembers(changes.publisher)
         table = open_table(self.path)
         if changes.replaced_roots is not None and table is not None:
-            self._replace(spark, changes, changes.replaced_roots)
+            self._replace(spark, table, changes, changes.replaced_roots)
             return
         app, note = changes.publisher.app, {"userMetadata": changes.note}
         if table is not None and changes.is_small and takes_as_they_are(table, changes.added.schema):
@@ -62,7 +63,7 @@ class DeltaAppend(DeltaTarget):
         else:
             append(changes.added, self.path, app, changes.fold, {"mergeSchema": "true"} | note)
 
-    def _replace(self, spark: SparkSession, changes: Changes, roots: DataFrame) -> None:
+    def _replace(self, spark: SparkSession, table: DeltaTable, changes: Changes, roots: DataFrame) -> None:
         columns = changes.added.columns
         source = changes.added.withColumn("_delete", F.lit(None).cast("bigint")).unionByName(
             roots.select(F.col("_root_id").alias("_delete")), allowMissingColumns=True
@@ -73,14 +74,13 @@ class DeltaAppend(DeltaTarget):
             "target._root_id = changes._delete WHEN MATCHED THEN DELETE "
             f"WHEN NOT MATCHED AND changes._delete IS NULL THEN INSERT ({names}) VALUES ({values})"
         )
-        self.merge(spark, source, changes, sql, adds_columns=True)
+        self.merge(spark, table, source, changes, sql, adds_columns=True)
 
     def audit(self, evidence: Evidence) -> Verdict:
         """See `Target`. Message by message: its rows say what its tuples do, or are as many."""
         table = self.table()
-        odd = None if table is None else own_column_is_gone(evidence, table, ROOT)
-        if odd is not None:
-            return odd
+        if table is not None and (why := fault_of_columns(table, [ROOT], ROOT)) is not None:
+            return incomparable(evidence, table, why)
         if not evidence.contents:
             return audit_rows(evidence, table, QUICK)
         try:

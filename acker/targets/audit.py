@@ -5,6 +5,8 @@ without Spark, and in passes, each of which holds some of the roots, so that its
 Here tuples are counted; what they say is compared by `by_content` and `made_anew`.
 """
 
+from collections.abc import Iterable
+
 import polars as pl
 from deltalake import DeltaTable
 
@@ -48,15 +50,23 @@ def unpublished(evidence: Evidence) -> Verdict:
     return Verdict({"lost": lost}, acked.number() - gone, 0, gone, why)
 
 
-def own_column_is_gone(evidence: Evidence, table: DeltaTable, name: str) -> Verdict | None:
-    """The verdict over a table whose own column is not what publishers made it; None where it is a number."""
-    found = next((each.type for each in table.schema().fields if each.name == name), None)
-    kind = getattr(found, "type", None)  # that of a primitive type, or the name of another
-    if kind in _NUMBERS:
-        return None
-    why = f"has no {name}, which was dropped or renamed"
-    if found is not None:
-        why = f"has {name} as {kind}, and not as a whole number, so nobody knows whose its rows are"
+def fault_of_columns(table: DeltaTable, names: Iterable[str], own: str) -> str | None:
+    """Why a table cannot be compared: it lacks a column, or its own one is no number; None where it can.
+
+    Args:
+        names: the columns without which it cannot.
+        own: the one that publishers add.
+    """
+    types = {field.name: field.type for field in table.schema().fields}
+    missing = [name for name in names if name not in types]
+    if missing:
+        return f"has no {', '.join(missing)}, which was dropped or renamed"
+    kind = types[own].type  # the name of a primitive type, or of another's kind
+    return None if kind in _NUMBERS else f"has {own} as {kind}, and not as a number"
+
+
+def incomparable(evidence: Evidence, table: DeltaTable, why: str) -> Verdict:
+    """The verdict over a table that is not as publishers made it."""
     acked = Acked.of(evidence).number()
     return Verdict({"unexpected": [Finding(table.table_uri, why)]}, 0, 0, acked, (f"the table {why}",))
 

@@ -70,11 +70,6 @@ class ByKey:
         columns = (getattr(each, "column", None) for each in self.recomputed.values())
         return {*self.keys, *(name for name in columns if name is not None)}
 
-    def missing_from(self, table: DeltaTable) -> list[str]:
-        """The columns that a published table should have and has not."""
-        found = {field.name for field in table.schema().fields}
-        return [name for name in (*self.keys, *self.aggregates, COUNT) if name not in found]
-
     def types_in(self, table: DeltaTable) -> pl.Schema:
         """The columns of a stream that it needs."""
         return pl.Schema({name: kind for name, kind in _schema(table).items() if name in self._used})

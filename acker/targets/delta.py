@@ -157,11 +157,18 @@ class DeltaTarget(Target):
             return Search(self, spark, changes, groups, scratch).run()
 
     def merge(
-        self, spark: SparkSession, source: DataFrame, changes: Changes, sql: str, adds_columns: bool = False
+        self,
+        spark: SparkSession,
+        table: DeltaTable,
+        source: DataFrame,
+        changes: Changes,
+        sql: str,
+        adds_columns: bool = False,
     ) -> None:
         """Run a MERGE as one idempotent commit.
 
         Args:
+            table: as it was opened for these changes.
             source: the rows that it merges, which `sql` calls `changes`.
             sql: of the condition and all that follows it; the table is `target`.
             adds_columns: whether the table gets those that are inserted and that it has not.
@@ -175,10 +182,7 @@ class DeltaTarget(Target):
             f"{_SETTINGS}.write.txnVersion": str(fold),
             f"{_SETTINGS}.commitInfo.userMetadata": changes.note,
         }
-        table = open_table(self.path)
-        if table is not None:
-            source = with_nulls_of(table, source)
-        source.createOrReplaceTempView("changes")
+        with_nulls_of(table, source).createOrReplaceTempView("changes")
         for key, value in settings.items():
             spark.conf.set(key, value)
         try:

@@ -19,7 +19,7 @@ from acker.core.snapshot import Snapshot
 from acker.core.streams import all_tuples
 from acker.core.trims import Trim
 from acker.targets.acked import Acked, is_gone
-from acker.targets.audit import QUICK, audit_counts, own_column_is_gone, unpublished, untracked_in
+from acker.targets.audit import QUICK, audit_counts, fault_of_columns, incomparable, unpublished, untracked_in
 from acker.targets.base import Evidence, Findings, Verdict
 from acker.targets.by_key import COUNT, KEY, ByKey, rows_kept, rows_published
 
@@ -34,13 +34,9 @@ def audit_by_key(evidence: Evidence, table: DeltaTable | None, by: ByKey) -> Ver
     if table is None:
         return unpublished(evidence)
     acked = Acked.of(evidence).number()
-    missing = by.missing_from(table)
-    if missing:
-        why = f"has no {', '.join(missing)}, which was dropped or renamed"
-        return Verdict({"unexpected": [Finding(table.table_uri, why)]}, 0, 0, acked, (f"the table {why}",))
-    odd = own_column_is_gone(evidence, table, COUNT)
-    if odd is not None:
-        return odd
+    why = fault_of_columns(table, [*by.keys, *by.aggregates, COUNT], COUNT)
+    if why is not None:
+        return incomparable(evidence, table, why)
     if not evidence.contents:
         return audit_counts(evidence, table, COUNT, QUICK)
     fit = by.that_can_be_made(evidence.streams.values())

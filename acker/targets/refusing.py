@@ -161,6 +161,9 @@ class Search:
         """Why Delta's writer failed, which does not tell it; None where no value is at fault.
 
         What it would write is computed once more, with the columns that the table makes and all its rules.
+
+        Raises:
+            BoltError: the table takes no row of the stream.
         """
         rows, nothing = self.clone.computed(self.spark, self.trial), F.lit(None).cast("string")
         table = open_table(self.clone.path)
