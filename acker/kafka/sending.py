@@ -268,13 +268,17 @@ class Sender:
 
 @contextlib.contextmanager
 def _as_raised() -> Iterator[None]:
-    """What the client raises. Where it calls back meanwhile, Python makes an error of the call of it."""
+    """What the client raises.
+
+    What ends a producer is raised while it calls back. A callback that follows may run with that error, and
+    Python then makes another of it, or may clear it, and then it is only known that there was one.
+    """
     try:
         yield
     except SystemError as error:
         if isinstance(error.__cause__, KafkaException):
             raise error.__cause__ from None
-        raise
+        raise KafkaException(KafkaError(KafkaError._FATAL)) from error
 
 
 def _headers(record: Record) -> list[tuple[str, str | bytes | None]]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import functions as F
 
@@ -198,6 +198,13 @@ def test_two_clients_that_publish_the_same_fold_at_once_send_it_once(place, brok
     assert max(done) == 1
     assert len(received(broker.servers, one.name)) == 100
     assert audit_report(run.topology, run.store).passed
+
+
+@pytest.mark.parametrize("left", [KafkaException(KafkaError(KafkaError._FENCED)), None])
+def test_what_ends_a_producer_while_it_calls_back_is_told_also_where_python_has_lost_it(left):
+    with pytest.raises(KafkaException) as raised, sending._as_raised():
+        raise SystemError("flush returned NULL without setting an exception") from left
+    assert raised.value.args[0].name() in sending._FENCED
 
 
 class Slow(Producer):
