@@ -115,7 +115,8 @@ def _is_same_scalar(ddl: str, given: Any, found: Any) -> bool:
     if ddl == "float" and isinstance(given, float | np.floating):
         return bool(np.float32(given) == np.float32(found)) and math.isinf(given) == math.isinf(found)
     if ddl == "timestamp":
-        given = given.replace(tzinfo=UTC) if given.tzinfo is None else given
+        # Python says of a time that a clock shows twice, or never, that no time of another zone is the same.
+        given = given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
     if ddl == "date" and isinstance(given, datetime):
         return given.tzinfo is None and datetime.combine(found, datetime.min.time()) == given
     if isinstance(found, int | float | Decimal):

@@ -6,6 +6,7 @@ from collections import namedtuple
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -131,6 +132,13 @@ def test_any_value_arrives_as_it_was_yielded_or_is_refused(ddl):
                 assert is_same(ddl, value, one)
 
     arrive()
+
+
+@pytest.mark.parametrize(("fold", "hour"), [(0, 20), (1, 21)])
+def test_a_time_that_a_clock_shows_twice_arrives_as_the_one_that_is_meant(fold, hour):
+    shown = datetime(2028, 10, 26, 23, tzinfo=ZoneInfo("Egypt"), fold=fold)
+    (found,) = ValueColumn.of(pa.field("c", TYPES["timestamp"])).array([shown]).to_pylist()
+    assert found == datetime(2028, 10, 26, hour, tzinfo=UTC)
 
 
 def test_a_value_that_does_not_fit_fails_its_tuple_alone_among_many():
