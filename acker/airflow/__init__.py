@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 def dags(*kinds: str) -> "dict[str, DAG]":
     """The DAGs of the registered topologies, each under a name for the module that asks.
 
-    A topology that cannot be drawn is told in the log: an import error would take the DAGs of the others with
-    it. `check_topologies`, in a file of its own, shows it on Airflow's page.
+    A topology that cannot be drawn keeps its monitor, which fails with the reason: an import error would take
+    the DAGs of the others with it. `check_topologies`, in a file of its own, shows it on Airflow's page.
 
     Args:
         kinds: of `KINDS`; none: all.
@@ -34,26 +34,24 @@ def dags(*kinds: str) -> "dict[str, DAG]":
     """
     from importlib import import_module
 
-    from acker.airflow.wiring import FAULTS, MANIFESTS
+    from acker.airflow.wiring import REGISTERED
     from acker.core.errors import SettingsError
 
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise SettingsError(f"There is no kind of DAG called {unknown[0]!r}; there are {', '.join(KINDS)}.")
-    if not MANIFESTS:
+    if not REGISTERED.manifests and not REGISTERED.broken:
         check_topologies()
         raise SettingsError(
             "No topology is registered. Set PIPELINE_TOPOLOGIES to import strings, package.module:attribute, "
             "for all of Airflow's processes."
         )
-    for fault in FAULTS:
+    for fault in REGISTERED.faults:
         log.error(fault)
     builders = {kind: import_module(f"acker.airflow.{kind}_dag").build for kind in kinds or KINDS}
-    return {
-        f"{manifest.name}_{kind}": build(manifest)
-        for manifest in MANIFESTS
-        for kind, build in builders.items()
-    }
+    drawn = [(manifest, kind) for manifest in REGISTERED.manifests for kind in builders]
+    drawn += [(manifest, "monitor") for manifest, _ in REGISTERED.broken if "monitor" in builders]
+    return {f"{manifest.name}_{kind}": builders[kind](manifest) for manifest, kind in drawn}
 
 
 def check_topologies() -> None:
@@ -62,8 +60,8 @@ def check_topologies() -> None:
     Raises:
         TopologyError: naming each that cannot be drawn.
     """
-    from acker.airflow.wiring import FAULTS
+    from acker.airflow.wiring import REGISTERED
     from acker.core.errors import TopologyError
 
-    if FAULTS:
-        raise TopologyError(" ".join(FAULTS))
+    if REGISTERED.faults:
+        raise TopologyError(" ".join(REGISTERED.faults))

@@ -1,19 +1,21 @@
-"""`<topology>.monitor`: tells an operator what is late, has become too much, or was given up."""
+"""`<topology>.monitor`: tells an operator what is late, has become too much, is broken, or was given up."""
 
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, CronTriggerTimetable, task
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acker.airflow.wiring import SETTINGS, dag_of
 from acker.runtime.manifest import Manifest
 
 DOC = """\
-Looks how `{name}` stands, apart from all that does its work: a task that hangs cannot stop it. `check` fails
+Looks how `{name}` stands, apart from all that does its work: a task that hangs cannot stop it. `stands` fails
 at each look for as long as something lasts: dead letters that nobody has acknowledged, a batch that is held
 or not done, events that are not folded, a fold that is not published, messages that do not settle, a long
-backlog, a full disk.
+backlog, a source out of reach, an audit that failed or did not run, a DAG that is paused, a full disk.
+`check` fails when there is something to tell of that: it began, it changed, or it has lasted for long since
+it was told. It succeeds when something is over, and is skipped when nothing is new.
 
 **When `check` fails** its message says what is wrong, and which page says what to do.
 """
@@ -23,21 +25,40 @@ def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
     schedule = CronTriggerTimetable(SETTINGS.monitor_schedule, timezone="UTC")
     with dag_of(manifest, "monitor", schedule, DOC.format(name=manifest.name)) as dag:
-        _check_task(manifest)
+        _check_task(manifest) >> _stands_task(manifest)
     return dag
 
 
 def _check_task(manifest: Manifest) -> Any:
     @task(
         retries=0,
-        execution_timeout=timedelta(minutes=10),
-        doc_md="Fails for as long as something is late, too much, or was given up.",
+        execution_timeout=timedelta(minutes=20),
+        doc_md="Fails when there is something new to tell, succeeds when something is over, else is skipped.",
     )
-    def check() -> None:
-        from acker.airflow import tasks
+    def check() -> str:
+        from acker.airflow import alarms
 
-        warnings = tasks.health_warnings(manifest.name)
-        if warnings:
-            raise AirflowFailException(" ".join(warnings))
+        news = alarms.look(manifest.name, get_current_context()["run_id"])
+        if news.is_alarm:
+            raise AirflowFailException(str(news))
+        if not news.over:
+            raise AirflowSkipException("There is nothing new to tell.")
+        return str(news)
 
     return check()
+
+
+def _stands_task(manifest: Manifest) -> Any:
+    @task(
+        retries=0,
+        trigger_rule="all_done",
+        doc_md="Fails for as long as something is late, too much, broken, or was given up.",
+    )
+    def stands() -> None:
+        from acker.airflow import alarms
+
+        found = alarms.standing(manifest.name, get_current_context()["run_id"])
+        if found:
+            raise AirflowFailException("\n".join(found))
+
+    return stands()

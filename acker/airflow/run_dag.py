@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAll, AssetAny, task
+from airflow.sdk import DAG, AssetAll, AssetAny, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from acker.airflow.wiring import (
     SETTINGS,
+    awaited,
     dag_of,
     events,
     published,
@@ -57,7 +58,7 @@ def _schedule(manifest: Manifest) -> Any:
     """What the topology says, or else the deployment, and when a replay has emitted messages."""
     if not isinstance(manifest.schedule, tuple):
         return schedule_of(manifest, "run", manifest.schedule or SETTINGS.run_schedule, replayed(manifest))
-    assets = [Asset.ref(uri=each) if "://" in each else Asset.ref(name=each) for each in manifest.schedule]
+    assets = [awaited(each) for each in manifest.schedule]
     return AssetAny(replayed(manifest), AssetAll(*assets)) if assets else [replayed(manifest)]
 
 

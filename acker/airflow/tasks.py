@@ -6,9 +6,11 @@ step returns counts, which are empty where there was nothing to do.
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +22,8 @@ from acker.batches.holds import check_not_held, newest_hold, reason_of
 from acker.batches.progress import Step, describe
 from acker.batches.run import Run, utc_now
 from acker.components.base import Component
-from acker.core.errors import BatchHeld, SettingsError
+from acker.core.audit import Audit
+from acker.core.errors import AckerError, BatchHeld, SettingsError, StoreError
 from acker.core.lease import Lease
 from acker.core.ledger import fold_counts, live_counts
 from acker.core.schemas import BATCHES, EVENTS, LEDGER
@@ -40,15 +43,18 @@ from acker.operations.requests import read_request
 from acker.operations.selection import Selection
 from acker.operations.standing import announce
 from acker.operations.trim import trim_events, trim_streams
+from acker.operations.upkeep import noted
 from acker.reports import health
 from acker.reports.audit import audit_report
 from acker.reports.failures import failed_in_batches
+from acker.reports.looks import EVERYTHING, Finding, Limits, Look
 from acker.reports.waiting import waits_for_acker, waits_for_components
 from acker.runtime.deployment import name_of
+from acker.runtime.known_stores import known_store, place_of, remember
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
 from acker.spark.tasks import acker_tasks
-from acker.topology.schedule import WATCH, Schedule
+from acker.topology.schedule import WATCH, Schedule, longest_pause
 from acker.topology.topology import Topology
 
 Counts = dict[str, int]
@@ -75,6 +81,7 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
     hold = Lease(store, name_of(settings), utc_now).hold
     hold()
     store.create()
+    remember(settings, store)
     if is_new:
         log.warning("%s", is_new)
 
@@ -313,19 +320,29 @@ def waits_for(topology: str, kind: str) -> list[str]:
     return waits_for_components(found, journal, utc_now())
 
 
-def health_warnings(topology: str) -> list[str]:
-    """What an operator should look at, without Spark: what is late, too much, or was given up."""
+def findings(topology: str, places: Sequence[tuple[str, Path]] = ()) -> list[Finding]:
+    """What an operator should look at, without Spark: what is late, too much, broken, or was given up.
+
+    Args:
+        topology: its name. One that does not import is a finding.
+        places: folders beside the deployment's own, whose disks are looked at, by what is there.
+    """
     settings = Settings.from_env()
-    found, store = _opened(topology, settings)
+    try:
+        found, store = _opened(topology, settings)
+    except AckerError as fault:
+        return [Finding("broken", "", str(fault), hides=EVERYTHING)]
     limits = _limits(settings, found.schedule or settings.run_schedule)
-    return health.health_warnings(found, store, limits, utc_now())
+    own = [("PIPELINE_HOME", settings.home), ("temporary files", Path(tempfile.gettempdir()))]
+    look = Look(found, store, limits, utc_now(), [*own, *places], known_store(settings, topology))
+    return health.findings(look)
 
 
-def _limits(settings: Settings, schedule: Schedule) -> health.Limits:
+def _limits(settings: Settings, schedule: Schedule) -> Limits:
     def minutes(number: int) -> timedelta:
         return timedelta(minutes=number)
 
-    return health.Limits(
+    return Limits(
         dead_letters=settings.dead_letters_allowed,
         backlog=settings.backlog_allowed,
         backlog_ahead=timedelta(hours=settings.backlog_ahead_hours),
@@ -333,7 +350,9 @@ def _limits(settings: Settings, schedule: Schedule) -> health.Limits:
         batch_late=minutes(settings.batch_late_minutes),
         publish_late=minutes(settings.batch_late_minutes) + settings.longest_pause(schedule),
         message_late=minutes(settings.message_late_minutes),
+        retry_late=minutes(settings.retry_late_minutes) + longest_pause(settings.acker_schedule),
         source_late=minutes(settings.source_late_minutes),
+        upkeep_late=settings.upkeep_late,
         # What a schedule of its own leaves unread until the next run is not late.
         spout_stalled=minutes(settings.batch_late_minutes if schedule == WATCH else 0),
         disk_free_percent=settings.disk_free_percent,
@@ -344,14 +363,32 @@ def audit(topology: str) -> list[str]:
     """What an audit finds wrong, as counts, without Spark; the log lists some of it. Nothing if it passes.
 
     Before anything has run there is nothing to judge, and perhaps no table.
+
+    Raises:
+        StoreError: there is no store, and there was one.
     """
     settings = Settings.from_env()
     found, store = _opened(topology, settings)
     tables = [store.open(name) for name in (BATCHES, EVENTS, LEDGER)]
+    if all(table is None for table in tables):
+        announce(found, store)
+        was = known_store(settings, found.name)
+        if was is not None:
+            raise StoreError(
+                f"There is no store at {place_of(store)}. When something last ran it was at {was}."
+            )
+        return []
     if all(table is None or table.version() == 0 for table in tables):
         return []
     before = settings.overdue_before(found.schedule, utc_now())
-    result = audit_report(found, store, overdue_before=before)
+    with noted(store, "audit") as faults:
+        wrong = _wrong(audit_report(found, store, overdue_before=before))
+        faults += wrong
+    return wrong
+
+
+def _wrong(result: Audit) -> list[str]:
+    """Log what an audit lists, and return its counts."""
     for name, findings in result.findings.items():
         for finding in findings[:_LISTED]:
             log.error("%s: %s %s", name, finding.message, finding.why)
@@ -371,18 +408,21 @@ def trim(run: Run) -> Counts:
     Past a retention of their own reasons go too, and are counted as `reasons`.
     """
     settings = Settings.from_env()
-    streams = trim_streams(run, timedelta(hours=settings.stream_retention_hours))
-    done = streams | trim_events(run, timedelta(hours=settings.event_retention_hours))
-    days = settings.reason_retention_days
-    expired = sum(expire_reasons(run, timedelta(days=days)).values()) if days else 0
+    with noted(run.store, "trim"):
+        streams = trim_streams(run, timedelta(hours=settings.stream_retention_hours))
+        done = streams | trim_events(run, timedelta(hours=settings.event_retention_hours))
+        days = settings.reason_retention_days
+        expired = sum(expire_reasons(run, timedelta(days=days)).values()) if days else 0
     return done | ({"reasons": expired} if expired else {})
 
 
 def compact(run: Run) -> Counts:
     """Rewrite small files; counts per table how many fewer there are."""
-    return maintain.compact(run)
+    with noted(run.store, "compact"):
+        return maintain.compact(run)
 
 
 def vacuum(run: Run) -> Counts:
     """Delete files past the retention."""
-    return {"tables": len(maintain.vacuum(run, Settings.from_env().file_retention_hours))}
+    with noted(run.store, "vacuum"):
+        return {"tables": len(maintain.vacuum(run, Settings.from_env().file_retention_hours))}

@@ -1,25 +1,28 @@
 """A trigger that looks whether a DAG has anything to do, so that none starts for nothing.
 
-It runs in Airflow's triggerer, one for each DAG, all in the same process. A look takes some hundredths of a
-second, and the tasks of an empty run take ten seconds.
+It runs in Airflow's triggerer, one for each DAG, all in the same process, each in a thread of its own: a
+source that hangs holds up no other topology. A look takes some hundredths of a second, and the tasks of an
+empty run take ten seconds.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
 from acker.core.errors import AckerError
+from acker.core.patience import Unanswered, within
 from acker.runtime.manifest import fingerprint
 from acker.runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_THREADS = ThreadPoolExecutor(2, "acker-watch")  # a source that does not answer holds up one of them
+_LOOK_SECONDS = 90  # more than a source has to answer
 _IMPORTED: dict[str, str] = {}  # import string -> the fingerprint that it had when this process imported it
 
 
@@ -45,7 +48,8 @@ class Watch(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look, for ever."""
-        look = sync_to_async(_look, thread_sensitive=False, executor=_THREADS)
+        own = ThreadPoolExecutor(1, f"acker-watch-{self.topology}-{self.kind}")
+        look = sync_to_async(_look, thread_sensitive=False, executor=own)
         while True:
             found = await look(self.topology, self.kind)
             if found:
@@ -56,15 +60,19 @@ class Watch(BaseEventTrigger):
 def _look(topology: str, kind: str) -> list[str]:
     """What waits. Where that cannot be known it is the reason why: the tasks then find out, and tell it."""
     try:
-        for text in Settings.from_env().topologies:
-            now = fingerprint(text)
-            if _IMPORTED.setdefault(text, now) != now:
-                return [f"{text} has changed since the triggerer imported it; start the triggerer again"]
-        from acker.airflow import tasks
-
-        return tasks.waits_for(topology, kind)
-    except AckerError as error:
+        return within(_LOOK_SECONDS, ("watch", topology, kind), partial(_waits, topology, kind))
+    except (AckerError, Unanswered) as error:
         return [str(error)]
     except Exception as error:  # of a topology's author, or of what a store is on
         log.exception("%s cannot be looked at.", topology)
         return [f"{type(error).__name__}: {error}"]
+
+
+def _waits(topology: str, kind: str) -> list[str]:
+    for text in Settings.from_env().topologies:
+        now = fingerprint(text)
+        if _IMPORTED.setdefault(text, now) != now:
+            return [f"{text} has changed since the triggerer imported it; start the triggerer again"]
+    from acker.airflow import tasks
+
+    return tasks.waits_for(topology, kind)

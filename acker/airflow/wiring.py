@@ -27,7 +27,7 @@ from acker.runtime.settings import Settings
 from acker.topology.schedule import WATCH
 
 SETTINGS = Settings.from_env()
-MANIFESTS, FAULTS = registered_manifests(SETTINGS)
+REGISTERED = registered_manifests(SETTINGS)
 
 SPARK = "spark_connect"  # the Airflow connection to the Spark Connect server; without it the settings count
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,6 +39,9 @@ DESCRIPTIONS = {
     "monitor": "Tells what is late, too much, or was given up.",
     "maintain": "Trims, compacts and vacuums the tables, and audits.",
 }
+# All but `backfill`, which would run a DAG once for each interval of its clock; each run but the first would
+# find nothing to do, since what is read and published does not depend on the interval.
+RUN_TYPES: Any = ("scheduled", "manual", "asset_triggered", "operator_triggered", "asset_materialization")
 RETRIES = 2
 RETRY_DELAY = timedelta(seconds=10)
 
@@ -64,8 +67,21 @@ def replayed(manifest: Manifest) -> Asset:
 
 
 def published(manifest: Manifest, stream: str) -> Asset:
-    """A published table, under its own path or URI, on which other DAGs can be scheduled."""
-    return Asset(f"{manifest.name}.{stream}", uri=_uri(manifest.tables[stream]), group="published")
+    """A published table, on which other DAGs can be scheduled.
+
+    It has its URI as its name, as an asset has that a user makes of the URI alone. Of two names of one URI
+    Airflow activates one, and the tasks that write the other fail.
+    """
+    return Asset(_uri(manifest.tables[stream]), group="published")
+
+
+def awaited(text: str) -> Any:
+    """The asset that a topology waits for: by its name or URI, or `topology.stream` of a published table."""
+    name, _, stream = text.partition(".")
+    for manifest in REGISTERED.manifests:
+        if manifest.name == name and stream in manifest.tables:
+            return Asset.ref(uri=_uri(manifest.tables[stream]))
+    return Asset.ref(uri=text) if "://" in text else Asset.ref(name=text)
 
 
 def _asset(manifest: Manifest, table: str) -> Asset:
@@ -103,6 +119,7 @@ def dag_of(manifest: Manifest, kind: str, schedule: Any, doc: str, **options: An
         catchup=False,
         doc_md=doc,
         tags=["acker", manifest.name],
+        allowed_run_types=RUN_TYPES,
         default_args={
             "retries": RETRIES,
             "retry_delay": RETRY_DELAY,

@@ -32,6 +32,7 @@ def backup(context: Context, to: str) -> None:
     judged = audit_report(topology_in(folder, topology), store_in(folder, topology))
     found = replace(found, verdict=judged.verdict)
     found.write(folder)
+    _note(context, judged)
 
     def rendered() -> None:
         for name, each in {**found.tables, **found.published}.items():
@@ -43,6 +44,17 @@ def backup(context: Context, to: str) -> None:
 
     context.print({"folder": folder, **as_json(found)}, rendered)
     _exit(judged)
+
+
+def _note(context: Context, judged: "Audit") -> None:
+    """Let the monitor know of a backup."""
+    from acker.core.errors import AckerError
+    from acker.operations.upkeep import note
+
+    try:
+        note(context.store, "backup", None if judged.passed else "the audit of the copy does not pass")
+    except AckerError as error:
+        click.echo(f"The monitor does not learn of this backup: {error}", err=True)
 
 
 @command

@@ -56,6 +56,7 @@ class Context:
         from acker.cli.progress import ProgressReport
         from acker.core.schemas import LEDGER
         from acker.operations.standing import announce
+        from acker.runtime.known_stores import remember
         from acker.spark.tasks import acker_tasks
 
         with ExitStack() as stack:
@@ -76,6 +77,7 @@ class Context:
             hold = self.lease().hold
             hold()
             self.store.create()
+            remember(self.settings, self.store)
             if is_new and not self.as_json:
                 click.echo(is_new, err=True)
             tasks = acker_tasks(self.settings.acker_tasks, self.settings.fold_rows, session)

@@ -17,6 +17,7 @@ HOLDS = "holds"
 ACKNOWLEDGEMENTS = "acknowledgements"
 PUBLISHERS = "publishers"
 REFUSALS = "refusals"
+UPKEEP = "upkeep"
 
 FORMAT = 1  # of the tables below; raised with each change of their columns (`acker/core/formats.py`)
 FORMAT_PROPERTY = "acker.format"
@@ -140,6 +141,11 @@ SCHEMAS = {
             spout string, source_partition string, source_offset bigint, attempt int,
             batch bigint, joined bigint, emitted_at timestamp, reason string, refused_at timestamp""",
         stats_columns="refusal",
+    ),
+    UPKEEP: TableSchema(
+        columns="""
+            step string, ended_at timestamp, fault string""",
+        stats_columns="ended_at",
     ),
 }
 

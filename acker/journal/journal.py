@@ -7,6 +7,7 @@ logged batch n has logged all before it. The table is written without Spark, and
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -282,6 +283,16 @@ class Journal(Snapshot):
         where = f"component = '{component}' AND kind = '{kind}'"
         newest = self.rows(f"{where} AND batch = (SELECT max(batch) FROM batches WHERE {where})")
         return newest[0] if newest else None
+
+    @cached_property
+    def first_planned_at(self) -> datetime | None:
+        """When the first batch of any component was planned; None before that."""
+        table = self.open(BATCHES)
+        if table is None:
+            return None
+        (row,) = query("SELECT min(planned_at) AS first FROM batches", batches=table)
+        first: datetime | None = row["first"]
+        return first
 
     def check_batches(self) -> None:
         """Stop where a batch is not planned exactly once, or does not begin where the one before ended.

@@ -1,15 +1,19 @@
 """What the sources hold beyond what their spouts have planned, looked at without Spark."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 
 from acker.components.spout import SpoutComponent, history
 from acker.core.errors import AckerError
+from acker.core.patience import Unanswered, within
 from acker.journal.journal import Journal
 from acker.spouts import Changed, HasBacklog
 from acker.topology.topology import Topology
 
+_SECONDS = 60  # that a source may take to answer
+_MOST_AT_ONCE = 32
 _NO_METHOD = "the spout has no method `backlog`"
 
 
@@ -69,16 +73,19 @@ def unknown(sources: Sequence[SourceBacklog]) -> dict[str, str]:
 
 
 def source_backlogs(topology: Topology, journal: Journal) -> list[SourceBacklog]:
-    """The backlog of each spout, in the topology's order."""
-    return [_backlog(spout, journal) for spout in topology.spouts]
+    """The backlog of each spout, in the topology's order, of which none waits long for another."""
+    with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
+        return list(pool.map(lambda spout: _backlog(topology, spout, journal), topology.spouts))
 
 
-def _backlog(spout: SpoutComponent, journal: Journal) -> SourceBacklog:
-    if not isinstance(spout.source, HasBacklog):
+def _backlog(topology: Topology, spout: SpoutComponent, journal: Journal) -> SourceBacklog:
+    source = spout.source
+    if not isinstance(source, HasBacklog):
         return SourceBacklog(spout.name, None, unknown=_NO_METHOD)
     try:
-        found = spout.source.backlog(history(journal, spout.name))
-    except AckerError as error:
+        key = (topology.name, journal.store.uri, spout.name)
+        found = within(_SECONDS, key, lambda: source.backlog(history(journal, spout.name)))
+    except (AckerError, Unanswered) as error:
         return SourceBacklog(spout.name, None, unknown=str(error))
     except Exception as error:  # of the spout's author; what else there is to tell is told
         return SourceBacklog(spout.name, None, unknown=f"{type(error).__name__}: {error}")

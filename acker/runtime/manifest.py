@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ from acker.runtime.settings import Settings
 
 if TYPE_CHECKING:
     from acker.topology.topology import Publication, Topology
+
+
+_DESCRIBE_SECONDS = 25  # less than Airflow lets a DAG file take
 
 
 @dataclass(frozen=True)
@@ -74,20 +78,40 @@ def _place(topology: str, publication: "Publication") -> str:
     return f"{publication.to}?stream={topology}.{publication.stream}" if shared else publication.to
 
 
-def registered_manifests(settings: Settings) -> tuple[list[Manifest], list[str]]:
-    """The manifests of the registered topologies, in the setting's order, and what is wrong with others."""
+@dataclass(frozen=True)
+class Registered:
+    """The registered topologies, in the setting's order.
+
+    Args:
+        manifests: of those that can be drawn.
+        broken: of those that cannot be drawn, as they were when they last could, each with what is wrong.
+        faults: what is wrong with those that cannot be drawn.
+    """
+
+    manifests: Sequence[Manifest]
+    broken: Sequence[tuple[Manifest, str]]
+    faults: Sequence[str]
+
+
+def registered_manifests(settings: Settings) -> Registered:
+    """The manifests of the registered topologies, and what is wrong with some of them."""
     manifests: dict[str, Manifest] = {}
+    broken: dict[str, tuple[Manifest, str]] = {}
     faults = []
     for text in settings.topologies:
         try:
             manifest = _kept_manifest(text, settings)
         except TopologyError as error:
             faults.append(str(error))
+            if (last := last_manifest(text, settings)) is not None:
+                broken.setdefault(last.name, (last, str(error)))
             continue
         if manifest.name in manifests:
             faults.append(more_than_one(manifest.name))
         manifests.setdefault(manifest.name, manifest)
-    return list(manifests.values()), faults
+    return Registered(
+        [*manifests.values()], [each for name, each in broken.items() if name not in manifests], faults
+    )
 
 
 def more_than_one(name: str) -> str:
@@ -102,10 +126,24 @@ def _kept_manifest(import_string: str, settings: Settings) -> Manifest:
     except FileNotFoundError:
         described = _describe(import_string)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    draft = kept.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(described))
-    draft.replace(kept)
+    for file in (kept, _last(import_string, settings)):
+        draft = file.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps(described))
+        draft.replace(file)
     return _from_json(described)
+
+
+def last_manifest(import_string: str, settings: Settings) -> Manifest | None:
+    """The manifest of a topology when it could last be described; None where nobody knows one."""
+    try:
+        return _from_json(json.loads(_last(import_string, settings).read_text()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _last(import_string: str, settings: Settings) -> Path:
+    key = hashlib.sha256(import_string.encode()).hexdigest()[:32]
+    return settings.home / "manifests" / f"last-{key}.json"
 
 
 def fingerprint(import_string: str) -> str:
@@ -129,7 +167,14 @@ def fingerprint(import_string: str) -> str:
 def _describe(import_string: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "acker", "describe", import_string, "--json"]
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
+    environ = os.environ | {"PYTHONPATH": path}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=_DESCRIBE_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise TopologyError(
+            f"{import_string} does not import within {_DESCRIBE_SECONDS} s. Let its module do nothing but "
+            "define the topology."
+        ) from None
     try:
         described: dict[str, Any] = json.loads(done.stdout)
     except ValueError:

@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 from acker.core.errors import AckerError, TopologyError
 from acker.core.names import did_you_mean, found_by
 from acker.runtime.imports import search_current_folder
-from acker.runtime.manifest import more_than_one
+from acker.runtime.manifest import last_manifest, more_than_one
 from acker.runtime.settings import Settings
 from acker.topology.topology import Topology
 
@@ -37,6 +37,12 @@ def load_topology(name: str, settings: Settings) -> Topology:
         found = _import(name)[0]
         found_by(found.name, name)
         return found
+    known_as = [text for text in settings.topologies if _last_name(text, settings) == name]
+    if len(known_as) == 1:  # so that no other topology's module is imported, which may hang or be broken
+        found = _import(known_as[0])[0]
+        if found.name == name:
+            found_by(name, name)
+            return found
     registered = registered_topologies(settings)
     known = {each.topology.name: each.topology for each in registered if each.topology}
     if name not in known:
@@ -51,6 +57,11 @@ def load_topology(name: str, settings: Settings) -> Topology:
             raise TopologyError(each.fault)
     found_by(name, name)
     return known[name]
+
+
+def _last_name(text: str, settings: Settings) -> str | None:
+    manifest = last_manifest(text, settings)
+    return None if manifest is None else manifest.name
 
 
 def registered_topologies(settings: Settings) -> list[Registered]:

@@ -91,14 +91,23 @@ class Settings:
         publish_late_minutes: `PIPELINE_PUBLISH_LATE_MINUTES`, for how long acked messages may be unpublished
             before an audit fails. As for the monitor, the longest pause of the schedule comes on top.
             Default: 1440, a day. 0: for ever.
+        retry_late_minutes: `PIPELINE_RETRY_LATE_MINUTES`, for how long a message whose next attempt is due
+            may not be emitted. Default: 60.
+        upkeep_late_minutes: `PIPELINE_UPKEEP_LATE_MINUTES`, for how long the audit, and each other step of
+            the maintenance, may not have ended. The longest pause of its schedule comes on top.
+            Default: 1440, a day. 0: for ever.
+        backup_late_minutes: `PIPELINE_BACKUP_LATE_MINUTES`, how old the newest backup may be. Default: 0, and
+            there need be none.
+        alarm_again_minutes: `PIPELINE_ALARM_AGAIN_MINUTES`, after how long the monitor tells again of what
+            stands. Default: 1440, a day. 0: never.
         message_late_minutes: `PIPELINE_MESSAGE_LATE_MINUTES`, how old a message that has not settled may be.
             Default: 1440, a day.
         give_up_after_tries: `PIPELINE_GIVE_UP_AFTER_TRIES`, how often Airflow's task of a bolt tries a batch
             that raises through no fault of a row before its messages are failed. Default: 0, never.
         source_late_minutes: `PIPELINE_SOURCE_LATE_MINUTES`, how old what a spout has yet to read may
             be. Default: 0, and it may be of any age.
-        disk_free_percent: `PIPELINE_DISK_FREE_PERCENT`, how much of a store's disk has to be free.
-            Default: 10.
+        disk_free_percent: `PIPELINE_DISK_FREE_PERCENT`, how much of a disk, and of its inodes, has to be
+            free. Default: 10.
         task_timeout_minutes: `PIPELINE_TASK_TIMEOUT_MINUTES`, after which Airflow ends a task and tries it
             again. Default: 360.
         airflow_retention_days: `PIPELINE_AIRFLOW_RETENTION_DAYS`, how long Airflow's database and logs are
@@ -142,6 +151,10 @@ class Settings:
     batch_late_minutes: int
     publish_late_minutes: int
     message_late_minutes: int
+    retry_late_minutes: int
+    upkeep_late_minutes: int
+    backup_late_minutes: int
+    alarm_again_minutes: int
     disk_free_percent: int
     monitor_schedule: str
     task_timeout_minutes: int
@@ -159,6 +172,17 @@ class Settings:
     def is_on_cluster(self) -> bool:
         """Whether the project's own server runs its jobs on a cluster."""
         return self.spark_master != _LOCAL
+
+    @property
+    def upkeep_late(self) -> dict[str, timedelta]:
+        """Step of the upkeep -> for how long it may not have ended; a step without: for ever."""
+        late, backup = (
+            timedelta(minutes=self.upkeep_late_minutes),
+            timedelta(minutes=self.backup_late_minutes),
+        )
+        pause = longest_pause(self.maintain_schedule)
+        steps = dict.fromkeys(("audit", "trim", "compact", "vacuum"), late + pause) if late else {}
+        return steps | ({"backup": backup} if backup else {})
 
     def overdue_before(self, schedule: Schedule, now: datetime) -> datetime | None:
         """When what is not published was acked at the latest, for an audit to fail; None: it never does.
@@ -222,6 +246,10 @@ class Settings:
             batch_late_minutes=number("PIPELINE_BATCH_LATE_MINUTES", 60),
             publish_late_minutes=number("PIPELINE_PUBLISH_LATE_MINUTES", 1440),
             message_late_minutes=number("PIPELINE_MESSAGE_LATE_MINUTES", 1440),
+            retry_late_minutes=number("PIPELINE_RETRY_LATE_MINUTES", 60),
+            upkeep_late_minutes=number("PIPELINE_UPKEEP_LATE_MINUTES", 1440),
+            backup_late_minutes=number("PIPELINE_BACKUP_LATE_MINUTES", 0),
+            alarm_again_minutes=number("PIPELINE_ALARM_AGAIN_MINUTES", 1440),
             disk_free_percent=number("PIPELINE_DISK_FREE_PERCENT", 10),
             monitor_schedule=value("PIPELINE_MONITOR_SCHEDULE", "*/5 * * * *"),
             task_timeout_minutes=positive_number("PIPELINE_TASK_TIMEOUT_MINUTES", 360, environ),

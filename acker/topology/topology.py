@@ -81,6 +81,8 @@ class Topology:
             `PIPELINE_RUN_SCHEDULE` says. It also runs when a replay has emitted messages.
         one_task: whether Airflow runs all components in one task, which costs less where batches are small,
             instead of in one task each.
+        expects: in which time each spout reads something new as a rule, as message_timeout. Where one has
+            not, the monitor tells it. None: it may take any time.
         redact: a regular expression of Python's, or several. Each match in the reason of a failure or of a
             hold is replaced by `***` before the reason is written anywhere.
 
@@ -102,6 +104,7 @@ class Topology:
         batch_rows: int = DEFAULT_BATCH_ROWS,
         schedule: str | Iterable[str] | None = None,
         one_task: bool = False,
+        expects: timedelta | str | None = None,
         redact: str | Iterable[str] | None = None,
     ) -> None:
         _check_name("topology", name)
@@ -116,6 +119,7 @@ class Topology:
         self.batch_rows = batch_rows
         self.schedule = checked_schedule(name, schedule)
         self.one_task = one_task
+        self.expects = duration(expects)
         self.redaction = _redaction(name, redact)
         self.components: dict[str, Component] = {}
         self.publications: dict[str, Publication] = {}  # by stream

@@ -103,6 +103,13 @@ class Airflow:
         found = self.stack.api("GET", f"dags/squares.{kind}/dagRuns/{run}/taskInstances")
         return {each["task_id"]: (each["state"], each["try_number"]) for each in found["task_instances"]}
 
+    def looked(self) -> tuple[str, str]:
+        """What a look of the monitor tells: that there is news, and that something stands."""
+        run = self.trigger("monitor")
+        self.finish("monitor", run)
+        tasks = self.tasks("monitor", run)
+        return tasks["check"][0], tasks["stands"][0]
+
     def returned(self, kind: str, run: str, task: str, key: str) -> Any:
         path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/xcomEntries/{key}?deserialize=true"
         return self.stack.api("GET", path)["value"]
@@ -234,9 +241,10 @@ def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airf
     (logged,) = [line for line in told if line.get("step") == "logged"]
     assert (logged["topology"], logged["component"], logged["batch"]) == ("squares", "squared", 1)
 
-    # The acker runs by itself, since events were logged. The monitor tells of the dead letter, each time.
+    # The acker runs by itself, since events were logged. The monitor tells of the dead letter once, and is
+    # red for as long as it stands.
     wait_for(lambda: states(airflow) == {"acked": 3, "dead_letter": 1})
-    assert [airflow.run("monitor") for _ in range(2)] == ["failed", "failed"]
+    assert [airflow.looked() for _ in range(2)] == [("failed", "failed"), ("skipped", "failed")]
 
     # A task that is cleared finds its work done.
     body = {"dry_run": False, "dag_run_id": run, "task_ids": ["squared"], "only_failed": False}
@@ -257,7 +265,12 @@ def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airf
     assert airflow.squares() == [1, 4, 9, 16]
     assert requests(airflow) == [("admin", "mended", 1)]
 
-    assert airflow.run("monitor") == "success"
+    # The monitor tells that it is over, and of a DAG that is paused.
+    assert airflow.looked() == ("success", "success")
+    airflow.stack.api("PATCH", "dags/squares.maintain", {"is_paused": True})
+    assert airflow.looked() == ("failed", "failed")
+    airflow.stack.api("PATCH", "dags/squares.maintain", {"is_paused": False})
+    assert airflow.looked() == ("success", "success")
 
     # Maintenance leaves everything as it is.
     assert airflow.run("maintain") == "success"

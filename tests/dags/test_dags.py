@@ -54,7 +54,7 @@ def tell(context):
     print(context["exception"])
 
 def task_policy(task):
-    if "acker" in task.dag.tags and task.task_id == "check":
+    if "acker" in task.dag.tags and task.task_id != "stands":
         task.on_failure_callback = tell
 """
 
@@ -76,11 +76,18 @@ print("RESULT" + json.dumps({
         dag.dag_id: {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
         for dag in bag.dags.values()
     },
-    "alerts": [task.dag_id for task in tasks if task.on_failure_callback],
+    "alerts": [f"{task.dag_id}.{task.task_id}" for task in tasks if task.on_failure_callback],
     "approvals": {
         task.dag_id: [str(task.response_timeout), task.defaults]
         for task in tasks if isinstance(task, ApprovalOperator)
     },
+    "backfilled": [
+        dag.dag_id for dag in bag.dags.values()
+        if dag.allowed_run_types is None or "backfill" in {each.value for each in dag.allowed_run_types}
+    ],
+    "assets": sorted(
+        asset.name for task in tasks for asset in task.outlets if task.task_id.startswith("publish_")
+    ),
     "due": [dag.dag_id for dag in bag.dags.values() if "/due" in schedule(dag)],
     "docs": {dag.dag_id: dag.doc_md for dag in bag.dags.values()},
     "heavy": sorted(set(heavy) & set(sys.modules)),
@@ -147,7 +154,7 @@ def test_each_topology_has_its_dags(dags):
 
 def test_the_other_dags_are_short(dags):
     assert dags["graph"]["wordcount.acker"] == {"fold": ["due"], "due": []}
-    assert dags["graph"]["wordcount.monitor"] == {"check": []}
+    assert dags["graph"]["wordcount.monitor"] == {"check": ["stands"], "stands": []}
     assert dags["graph"]["wordcount.retry"] == {"emit": []}
     assert dags["graph"]["wordcount.replay"] == {
         "select": ["approve", "emit"],
@@ -165,6 +172,15 @@ def test_the_other_dags_are_short(dags):
 def test_what_is_due_has_a_dag_in_which_nothing_waits_for_a_person(dags):
     assert sorted(dags["due"]) == ["branches.retry", "wordcount.retry"]
     assert sorted(dags["approvals"]) == ["branches.replay", "wordcount.replay"]
+
+
+def test_no_dag_is_offered_for_a_backfill_of_airflows_which_would_redo_nothing(dags):
+    assert dags["backfilled"] == []
+
+
+def test_a_published_table_is_the_asset_that_a_user_makes_of_its_uri(dags):
+    assert [name for name in dags["assets"] if not name.startswith("file:///")] == []
+    assert len(dags["assets"]) == 4
 
 
 def test_an_approval_that_nobody_gives_in_a_day_is_a_rejection(dags):
@@ -211,7 +227,7 @@ def scheduled(name, schedule, **options):
     return topology
 
 half_hourly = scheduled("half_hourly", "*/30 * * * *")
-waiting = scheduled("waiting", ["shop.sales", "s3://bucket/orders"])
+waiting = scheduled("waiting", ["shop.sales", "s3://bucket/orders", "half_hourly.numbers"])
 by_hand = scheduled("by_hand", [], one_task=True)
 """
 
@@ -242,9 +258,10 @@ def test_a_topology_is_run_by_its_own_schedule_and_in_one_task_where_it_says_so(
     assert tasks["by_hand"] == ["components", "publish_numbers", "watcher"]
     watched = [re.findall("acker.airflow.watch.Watch", json.dumps(found[name])) for name in names]
     assert [len(each) for each in watched] == [0, 0, 0, 1]
-    assert re.findall("shop.sales|s3://bucket/orders", json.dumps(found["waiting"])) == [
+    assert re.findall("shop.sales|s3://bucket/orders|file://.*/published", json.dumps(found["waiting"])) == [
         "shop.sales",
         "s3://bucket/orders",
+        f"file://{tmp_path}/published",  # by topology and stream
     ]
 
 
@@ -303,10 +320,11 @@ def test_whether_who_asked_may_approve_is_a_setting(tmp_path, monkeypatch, said,
 
 
 @pytest.mark.thorough
-def test_a_policy_of_airflows_puts_a_callback_on_the_checks(tmp_path):
+def test_a_policy_of_airflows_puts_a_callback_on_every_task_but_that_which_fails_at_each_look(tmp_path):
     (tmp_path / "airflow_local_settings.py").write_text(POLICY)
     found = read_dags(tmp_path, "branches:topology")
-    assert found["alerts"] == ["branches.monitor"]
+    every = [f"{dag}.{task}" for dag, tasks in found["graph"].items() for task in tasks]
+    assert sorted(found["alerts"]) == sorted(set(every) - {"branches.monitor.stands"})
 
 
 @pytest.mark.extended
@@ -318,6 +336,24 @@ def test_a_topology_that_does_not_import_is_an_import_error_and_leaves_the_other
     assert "there is no module missing" in text
 
 
+@pytest.mark.extended
+@pytest.mark.parametrize(
+    "broken",
+    ["raise ValueError('no such column')", "import os; os._exit(3)", "from time import sleep; sleep(60)"],
+)
+def test_a_topology_that_imports_no_more_keeps_its_monitor_and_leaves_the_others_alone(tmp_path, broken):
+    topologies = "scheduled:half_hourly,branches:topology"
+    (tmp_path / "scheduled.py").write_text(SCHEDULED)
+    assert len(read_dags(tmp_path, topologies)["graph"]) == 2 * len(KINDS)
+    (tmp_path / "scheduled.py").write_text(broken)
+    found = read_dags(tmp_path, topologies)
+    assert sorted(found["graph"]) == [*sorted(f"branches.{kind}" for kind in KINDS), "half_hourly.monitor"]
+    (text,) = found["errors"].values()
+    assert text.count("scheduled:half_hourly ") >= 1
+    broken, others = run_with_dags(BROKEN, tmp_path, topologies, "branches")
+    assert [name for name, _ in broken] == ["half_hourly"] and "broken" not in others
+
+
 @pytest.mark.thorough
 def test_two_topologies_of_one_name_are_an_import_error(tmp_path):
     found = read_dags(tmp_path, "branches:topology,branches:topology")
@@ -325,6 +361,14 @@ def test_two_topologies_of_one_name_are_an_import_error(tmp_path):
     assert "more than one topology called branches" in str(found["errors"])
 
 
+BROKEN = """
+import json, sys
+from acker.airflow import tasks
+from acker.airflow.wiring import REGISTERED
+
+broken = [(manifest.name, fault) for manifest, fault in REGISTERED.broken]
+print("RESULT" + json.dumps([broken, [each.kind for each in tasks.findings(sys.argv[2])]]))
+"""
 WATCHED = """
 import asyncio, json, os
 from acker.airflow.watch import Watch

@@ -14,7 +14,8 @@ from acker.operations.fold import fold
 from acker.operations.publish import publish
 from acker.operations.standing import look, republish
 from acker.reports.audit import audit_report
-from acker.reports.health import health_warnings
+from acker.reports.health import findings
+from acker.reports.looks import Look
 from acker.targets.standing import StandingError
 from tests.kafka.words import Words
 from tests.kit.limits import LIMITS
@@ -116,5 +117,5 @@ def test_a_topic_that_is_gone_before_it_has_anything_is_told_as_why_nothing_is_p
     late = audit_report(run.topology, run.store, overdue_before=run.clock()).overdue["checked"]
 
     assert (late.messages, late.tries, words.target.topic in str(late.reason)) == (1, 1, True)
-    broker_said = health_warnings(run.topology, run.store, LIMITS, run.clock())
-    assert [str(late.reason) in each for each in broker_said] == [True, False]
+    broker_said = findings(Look(run.topology, run.store, LIMITS, run.clock()))
+    assert [str(late.reason) in str(each) for each in broker_said] == [True, False]

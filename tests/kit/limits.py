@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from acker.reports.health import Limits
+from acker.reports.looks import Limits
 
 LIMITS = Limits(
     dead_letters=0,
@@ -10,6 +10,7 @@ LIMITS = Limits(
     backlog_ahead=timedelta(hours=4),
     acker_late=timedelta(minutes=15),
     batch_late=timedelta(hours=1),
+    retry_late=timedelta(hours=1),
     publish_late=timedelta(hours=1),
     message_late=timedelta(days=1),
     source_late=timedelta(0),

@@ -27,6 +27,7 @@ CHANGES = "tests/store/test_changes.py::"
 CYCLES = "tests/store/test_cycles.py::"
 FEW = "tests/spark/test_few.py::"
 HEALTH = "tests/store/test_health.py::"
+NEWS = "tests/unit/test_news.py::"
 HOLDS = "tests/spark/test_holds.py::"
 KAFKA = "tests/kafka/test_kafka_spout.py::"
 KAFKA_BACKUP = "tests/kafka/test_backup.py::"
@@ -1174,15 +1175,36 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "a backlog that came at once is told as one that grows",
+        "what cannot be looked at counts as over",
+        "acker/reports/news.py",
+        "if _is_hidden(each.finding, hidden)]",
+        "if False]",
+        (f"{NEWS}test_what_cannot_be_looked_at_is_not_over",),
+    ),
+    Mutant(
+        "a finding that has become graver is not told again",
+        "acker/reports/news.py",
+        "last.finding.grade != finding.grade[:LONGEST]",
+        "False",
+        (f"{NEWS}test_it_is_told_again_when_its_cause_or_extent_is_another",),
+    ),
+    Mutant(
+        "a look that raises hides the looks after it",
         "acker/reports/health.py",
+        "    except Exception as error:",
+        "    except ZeroDivisionError as error:",
+        (f"{HEALTH}test_a_look_that_raises_is_told_and_hides_no_other[caller]",),
+    ),
+    Mutant(
+        "a backlog that came at once is told as one that grows",
+        "acker/reports/late.py",
         "before < between < now <= allowed",
         "before < now <= allowed",
         (f"{HEALTH}test_a_backlog_that_grows_is_told_before_it_is_too_long[caller-7-7-8-False]",),
     ),
     Mutant(
         "a backlog that grows is told when it is too long",
-        "acker/reports/health.py",
+        "acker/reports/late.py",
         "(now - before) * (ahead / _TREND)",
         "0",
         (f"{HEALTH}test_a_backlog_that_grows_is_told_before_it_is_too_long[caller-1-2-3-True]",),

@@ -12,7 +12,8 @@ from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.publish import publish
 from acker.reports.audit import audit_json, audit_report
-from acker.reports.health import PAGE, health_warnings
+from acker.reports.health import findings
+from acker.reports.looks import Look
 from acker.spouts import DeltaSpout
 from acker.targets.standing import StandingError
 from acker.topology.topology import Topology
@@ -47,10 +48,7 @@ def judged(run):
 
 
 def warned(run):
-    return [
-        each.partition(f" See {PAGE}#")[0]
-        for each in health_warnings(run.topology, run.store, LIMITS, run.clock())
-    ]
+    return [each.said for each in findings(Look(run.topology, run.store, LIMITS, run.clock()))]
 
 
 def test_a_table_that_cannot_be_written_to_is_told_with_its_reason_and_overdue_in_a_day(run, place):

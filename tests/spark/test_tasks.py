@@ -105,13 +105,17 @@ def test_the_limits_of_a_warning_are_settings(run: Run, monkeypatch):
     monkeypatch.setenv("PIPELINE_DISK_FREE_PERCENT", "0")
     tasks.read_source(run, "numbers")
     fold(run)
-    (said,) = tasks.health_warnings("plain")  # three is all that it may have in flight
+    (said,) = warnings_of("plain")  # three is all that it may have in flight
     assert said.startswith("numbers reads nothing new: 3 of its messages")
     monkeypatch.setenv("PIPELINE_BACKLOG_ALLOWED", "2")
-    assert tasks.health_warnings("plain")[0] == (
+    assert warnings_of("plain")[0] == (
         "3 messages are in flight or waiting for a retry, more than the 2 of PIPELINE_BACKLOG_ALLOWED. "
         "See docs/how-to/alerts.md#backlog."
     )
+
+
+def warnings_of(topology):
+    return [str(each) for each in tasks.findings(topology)]
 
 
 @pytest.mark.parametrize(("schedule", "is_told"), [(None, True), ("@daily", False)])
@@ -119,9 +123,9 @@ def test_a_spout_that_waits_for_its_own_schedule_is_not_late(run: Run, monkeypat
     run_cycle(run)  # of five messages three, by max_pending
     if schedule:
         monkeypatch.setenv("PIPELINE_RUN_SCHEDULE", schedule)
-    assert tasks.health_warnings("plain") == []
+    assert warnings_of("plain") == []
     monkeypatch.setattr(tasks, "utc_now", lambda: utc_now() + timedelta(hours=2))
-    said = tasks.health_warnings("plain")
+    said = warnings_of("plain")
     assert ["numbers has 2 rows to read and reads nothing" in each for each in said] == [True] * is_told
 
 
@@ -152,7 +156,7 @@ def test_while_the_store_is_away_each_task_fails_and_nothing_is_made_in_its_plac
     for _ in range(12):  # tries of an hour
         with pytest.raises(StoreError, match=told):
             tasks.open_run("plain", lambda: place.spark)
-    (warning,) = tasks.health_warnings("plain")
+    (warning,) = warnings_of("plain")
     assert warning.startswith(f"There is no store at {store}/plain: it is gone, or this is another path. The")
     assert not store.exists()
     away.rename(store)
@@ -170,4 +174,4 @@ def test_a_table_that_is_gone_is_a_warning_and_stops_its_publisher_alone(run: Ru
     assert tasks.fold(run)["acked"] == 2
     with pytest.raises(StoreError, match=r"numbers-same is gone, and .* has published fold 1 there"):
         tasks.publish(run, "same")
-    assert [said[-28:] for said in tasks.health_warnings("plain")] == ["how-to/alerts.md#publishers."]
+    assert [said[-28:] for said in warnings_of("plain")] == ["how-to/alerts.md#publishers."]

@@ -1,22 +1,29 @@
 """What an operator is told: found again at each look for as long as it lasts, whatever process died."""
 
 import os
+import shutil
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from threading import Event
 
 import polars as pl
 import pytest
 
+from acker.components.spout import SpoutComponent
 from acker.core.errors import BoltError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
+from acker.core.store import Store
+from acker.operations import upkeep
 from acker.operations.acknowledge import acknowledge
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
-from acker.reports.health import PAGE, Limits, health_warnings
+from acker.reports import late, places, sources
+from acker.reports.health import findings
+from acker.reports.looks import PAGE, Limits, Look
 from acker.spouts import Backlog
 from tests.kit import ROOT
 from tests.kit.limits import LIMITS
@@ -54,27 +61,18 @@ def topology(place, raises=False, refused=(1,), **settings):
     return made
 
 
-def told(run, limits=LIMITS):
+def told(run, limits=LIMITS, **beside):
     """What is told, without the page."""
-    said = health_warnings(run.topology, run.store, limits, run.clock())
+    said = [str(each) for each in findings(Look(run.topology, run.store, limits, run.clock(), **beside))]
     assert all(f" See {PAGE}#" in each for each in said)
     return [each.partition(f" See {PAGE}#")[0] for each in said]
 
 
-def test_every_part_of_the_page_is_there():
+def test_every_kind_of_finding_has_its_part_of_the_page():
     page = (ROOT / PAGE).read_text()
-    names = (
-        "full-disks",
-        "late-sources",
-        "stalled-spouts",
-        "held",
-        "late-batches",
-        "late-folds",
-        "given-up",
-        "late-messages",
-    )
-    for name in (*names, "late-publishes", "backlog", "growing-backlog", "full-spouts", "audit"):
-        assert f'<a id="{name}"></a>' in page
+    kinds = [each.__name__.replace("_", "-") for each in (*late.LOOKS, *places.OF_SOURCES)]
+    others = ["full-disks", "store", "publishers", "not-looked", "broken", "paused", "failed-upkeep", "audit"]
+    assert [kind for kind in (*kinds, *others) if f'<a id="{kind}"></a>' not in page] == []
 
 
 def test_nothing_is_told_where_nothing_has_run_and_where_all_is_well(place):
@@ -121,7 +119,7 @@ def test_batches_that_nobody_folds_are_told_also_before_the_first_fold(place):
     run_spout(run, run.topology.spouts[0])
     assert told(run) == []
     place.clock.advance(3 * 24 * HOUR_SECONDS)
-    assert told(run) == [
+    assert told(run)[1:] == [
         "Events are logged and not folded since 2026-01-01 00:00 UTC, longer than the 15 minutes of "
         "PIPELINE_ACKER_LATE_MINUTES: look at the DAG watched.acker."
     ]
@@ -163,7 +161,7 @@ def test_messages_that_do_not_settle_a_backlog_and_a_full_spout_are_told(place):
     run_spout(run, run.topology.spouts[0])
     fold(run)
     place.clock.advance(25 * HOUR_SECONDS)
-    assert told(run) == [
+    assert told(run)[1:] == [
         "12 messages have not settled, the oldest since 2026-01-01 00:00 UTC, longer than the 1,440 minutes "
         "of PIPELINE_MESSAGE_LATE_MINUTES.",
         "12 messages are in flight or waiting for a retry, more than the 10 of PIPELINE_BACKLOG_ALLOWED.",
@@ -239,7 +237,152 @@ def test_a_spout_that_reads_nothing_although_there_is_something_is_told(place):
     assert told(run, limits) == []
 
 
-def test_a_disk_that_is_nearly_full_is_told(place):
+def test_a_disk_that_is_nearly_full_is_told_once_with_what_lies_on_it_and_so_are_its_inodes(place, tmp_path):
     run = place.run(topology(place))
-    (said,) = told(run, Limits(**vars(LIMITS) | {"disk_free_percent": 101}))
-    assert said.startswith(f"The disk of {run.store.uri} has ") and "PIPELINE_DISK_FREE_PERCENT" in said
+    limits = Limits(**vars(LIMITS) | {"disk_free_percent": 101})
+    beside = {"places": [("Airflow's logs", tmp_path / "not" / "there"), ("PIPELINE_HOME", Path("/proc"))]}
+    said = told(run, limits, **beside)
+    assert next(each.split(" has ")[0] for each in said if "inodes" in each) == (
+        f"The disk of the store, Airflow's logs ({run.store.uri})"
+    )
+    assert sum("of its space" in each for each in said) == len(said) - 1
+    assert told(run, **beside) == []
+
+
+def test_a_logged_batch_that_a_bolt_does_not_take_is_told_by_its_own_limit(place):
+    place.add("numbers", id=[2])
+    run = place.run(topology(place))
+    run_spout(run, run.topology.spouts[0])
+    fold(run)
+    place.clock.advance(HOUR_SECONDS)
+    assert told(run) == []
+    place.clock.advance(60)
+    assert told(run) == [
+        "even has not taken batch 1 of numbers since 2026-01-01 00:00 UTC, longer than the 60 minutes of "
+        "PIPELINE_BATCH_LATE_MINUTES."
+    ]
+
+
+def test_messages_that_are_due_and_not_emitted_are_told_by_their_own_limit(place):
+    place.add("numbers", id=[1, 2, 3])
+    run = place.run(topology(place, retry=ExponentialBackoff(initial_seconds=60, limit=3)))
+    run_cycle(run)
+    place.clock.advance(60 + HOUR_SECONDS)
+    assert told(run) == []
+    place.clock.advance(60)
+    assert told(run) == [
+        "The next attempts of 2 messages are due and not emitted, the first since 2026-01-01 00:01 UTC, "
+        "longer than the 60 minutes of PIPELINE_RETRY_LATE_MINUTES: look at the DAG watched.retry."
+    ]
+
+
+def test_a_spout_that_reads_nothing_for_longer_than_is_expected_is_told(place):
+    place.add("numbers", id=[2])
+    run = place.run(topology(place, expects="1 hour"))
+    assert told(run) == []
+    run_cycle(run)
+    place.clock.advance(HOUR_SECONDS + 60)
+    assert told(run) == [
+        "numbers has read nothing new since 2026-01-01 00:00 UTC, longer than the 60 minutes in which its "
+        "topology expects something (`expects`)."
+    ]
+    place.add("numbers", id=[4])
+    run_cycle(run)
+    assert told(run) == []
+
+
+@dataclass(frozen=True)
+class Gone(TableSource):
+    """A source that cannot be looked at."""
+
+    def backlog(self, history):
+        raise ConnectionError("no route")
+
+
+@dataclass(frozen=True)
+class Hanging(TableSource):
+    """A source that does not answer."""
+
+    def backlog(self, history):
+        Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [(Gone, "ConnectionError: no route"), (Hanging, "it has not answered within 0 s")],
+)
+def test_a_source_out_of_reach_is_told_beside_all_else_that_is_wrong(place, monkeypatch, source, why):
+    monkeypatch.setattr(sources, "_SECONDS", 0.2)
+    place.add("numbers", id=[1])
+    run = place.run(topology(place))
+    run_cycle(run)
+    run.topology._add(SpoutComponent("others", source=source(place.path("numbers"))))
+    first, *more = told(run)
+    assert first == f"The source of others cannot be looked at: {why}."
+    assert [each.partition(" since")[0] for each in more] == ["1 dead letters stand"]
+
+
+def test_a_look_that_raises_is_told_and_hides_no_other(place):
+    place.add("numbers", id=[1])
+    run = place.run(topology(place))
+    run_cycle(run)
+    place.add("numbers", id=[2])
+    Path(run.store.path("acknowledgements"), "_delta_log", f"{0:020}.json").write_text("{")  # torn
+    Path(run.store.path("upkeep"), "_delta_log", f"{0:020}.json").write_text("{")
+    run_spout(run, run.topology.spouts[0])
+    place.clock.advance(3 * 24 * HOUR_SECONDS)
+    found = findings(Look(run.topology, Store(run.store.uri, "watched"), LIMITS, run.clock()))
+    assert [(each.kind, each.subject) for each in found] == [
+        ("late-batches", "even"),
+        ("late-folds", ""),
+        ("not-looked", "given-up"),
+        ("not-looked", "late-upkeep"),
+        ("not-looked", "failed-upkeep"),
+    ]
+    assert found[2].said.startswith("Given up could not be looked at: The Delta table")
+
+
+def test_a_store_that_is_gone_is_told_also_where_nothing_is_published(place):
+    place.add("numbers", id=[2])
+    run = place.run(topology(place))
+    run_cycle(run)
+    where = run.store.path("").rstrip("/")
+    shutil.move(where, place.path("away"))
+    assert told(run) == []  # on a machine that has never worked on it
+    assert told(run, known_store=where) == [
+        f"There is no store at {where}: it is gone, or this is another path. When something last ran it was "
+        f"at {where}. Mount it, or set PIPELINE_HOME or PIPELINE_STORE."
+    ]
+
+
+def test_upkeep_that_fails_or_is_late_is_told_until_it_is_done(place, monkeypatch):
+    monkeypatch.setattr(upkeep, "utc_now", place.clock)
+    limits = Limits(
+        **vars(LIMITS) | {"upkeep_late": {"audit": timedelta(days=2), "backup": timedelta(days=7)}}
+    )
+    place.add("numbers", id=[2])
+    run = place.run(topology(place))
+    assert told(run, limits) == []
+    run_cycle(run)
+    place.clock.advance(3 * 24 * HOUR_SECONDS)
+    assert told(run, limits) == [
+        "The audit has not ended since 2026-01-01 00:00 UTC, longer than the 2,880 minutes that may take: "
+        "look at the DAG watched.maintain."
+    ]
+    with pytest.raises(ZeroDivisionError), upkeep.noted(run.store, "trim"):
+        raise ZeroDivisionError("why")
+    with upkeep.noted(run.store, "audit") as faults:
+        faults += ["1 lost", "2 duplicated"]
+    assert told(run, limits) == [
+        "The audit of 2026-01-04 00:00 UTC failed: 1 lost; 2 duplicated.",
+        "The trim of 2026-01-04 00:00 UTC failed: why.",
+    ]
+    for step in ("audit", "trim"):
+        with upkeep.noted(run.store, step):
+            pass
+    assert told(run, limits) == []
+    place.clock.advance(4 * 24 * HOUR_SECONDS + 60)
+    assert [each.partition(",")[0] for each in told(run, limits)] == [
+        "The store has no backup since 2026-01-01 00:00 UTC: call `acker backup`.",
+        "The audit has not ended since 2026-01-04 00:00 UTC",
+    ]

@@ -385,10 +385,20 @@ def test_the_monitor_tells_of_an_empty_folder_of_which_files_were_read(run, tmp_
 
 def warnings(monkeypatch):
     """What the monitor says where nothing is late."""
-    for limit in ("ACKER_LATE_MINUTES", "BATCH_LATE_MINUTES", "MESSAGE_LATE_MINUTES", "DEAD_LETTERS_ALLOWED"):
+    for limit in (
+        "ACKER_LATE_MINUTES",
+        "BATCH_LATE_MINUTES",
+        "MESSAGE_LATE_MINUTES",
+        "UPKEEP_LATE_MINUTES",
+        "DEAD_LETTERS_ALLOWED",
+    ):
         monkeypatch.setenv(f"PIPELINE_{limit}", "99999999")
     monkeypatch.setenv("PIPELINE_DISK_FREE_PERCENT", "0")
-    return tasks.health_warnings("shop")
+    return warnings_of("shop")
+
+
+def warnings_of(topology):
+    return [str(each) for each in tasks.findings(topology)]
 
 
 def test_an_audit_tells_of_a_source_that_it_cannot_look_at(run, tmp_path, capsys):
@@ -400,13 +410,13 @@ def test_an_audit_tells_of_a_source_that_it_cannot_look_at(run, tmp_path, capsys
 
 
 def test_what_is_unread_for_long_is_a_complaint_where_an_age_is_set(run, monkeypatch):
-    for each in ("ACKER", "BATCH", "MESSAGE"):
+    for each in ("ACKER", "BATCH", "MESSAGE", "UPKEEP"):
         monkeypatch.setenv(f"PIPELINE_{each}_LATE_MINUTES", "99999999")
     monkeypatch.setenv("PIPELINE_DISK_FREE_PERCENT", "0")
     monkeypatch.setenv("PIPELINE_DEAD_LETTERS_ALLOWED", "1")
-    assert tasks.health_warnings("shop") == []
+    assert warnings_of("shop") == []
     monkeypatch.setenv("PIPELINE_SOURCE_LATE_MINUTES", "90")
-    assert tasks.health_warnings("shop") == [
+    assert warnings_of("shop") == [
         "orders has 1 file, 3 bytes unread, the oldest of 2026-01-01 00:00 UTC, longer than the 90 minutes "
         "of PIPELINE_SOURCE_LATE_MINUTES: look at the DAG shop.run. See docs/how-to/alerts.md#late-sources."
     ]

@@ -1,0 +1,124 @@
+"""What looks at a topology go by, and what they find for an operator."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+
+from acker.core.schemas import EVENTS, LEDGER
+from acker.core.store import Store
+from acker.journal.journal import Journal
+from acker.reports.sources import SourceBacklog, source_backlogs
+from acker.topology.topology import Topology
+
+PAGE = "docs/how-to/alerts.md"
+
+Hidden = tuple[tuple[str | None, str | None], ...]
+EVERYTHING: Hidden = ((None, None),)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is late, too much, broken, or was given up.
+
+    Args:
+        kind: the name of its part of `PAGE`, such as `late-batches`.
+        subject: the component, stream, disk or DAG that it is of; empty where it is the topology.
+        said: sentences for a person.
+        grade: how grave it is. A finding whose grade is another than when it was told is told again.
+        hides: (kind, subject) of findings that cannot be known for as long as this one lasts, where None
+            stands for every kind or subject.
+    """
+
+    kind: str
+    subject: str
+    said: str
+    grade: str = ""
+    hides: Hidden = ()
+
+    def __str__(self) -> str:
+        return f"{self.said} See {PAGE}#{self.kind}."
+
+
+Findings = Iterator[Finding]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on something is a finding.
+
+    Args:
+        dead_letters: how many may stand.
+        backlog: how many messages may be in flight or wait for a retry.
+        backlog_ahead: for how long ahead the backlog is reckoned by its trend; zero: not at all.
+        acker_late: how old what no fold has seen may be.
+        batch_late: how old a batch that is not logged may be, and a logged one that a bolt has yet to take.
+        retry_late: for how long a message whose next attempt is due may not be emitted.
+        publish_late: how old a fold that is not published may be.
+        message_late: how old a message that has not settled may be.
+        source_late: how old what is unread may be; zero: any.
+        spout_stalled: for how long a spout may read nothing although there is something; zero: for ever.
+        upkeep_late: step of the upkeep -> for how long it may not have ended; a step without: for ever.
+        disk_free_percent: how much of a disk, and of its inodes, has to be free.
+    """
+
+    dead_letters: int
+    backlog: int
+    backlog_ahead: timedelta
+    acker_late: timedelta
+    batch_late: timedelta
+    retry_late: timedelta
+    publish_late: timedelta
+    message_late: timedelta
+    source_late: timedelta
+    spout_stalled: timedelta
+    disk_free_percent: int
+    upkeep_late: Mapping[str, timedelta] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Look:
+    """A topology, its store at one moment, and all that is looked at beside them.
+
+    Args:
+        places: further folders of the deployment, whose disks are looked at, by what is there.
+        known_store: where the deployment last worked on the topology's store; None where it never did.
+    """
+
+    topology: Topology
+    store: Store
+    limits: Limits
+    now: datetime
+    places: Sequence[tuple[str, Path]] = ()
+    known_store: str | None = None
+
+    @cached_property
+    def journal(self) -> Journal:
+        """The store's tables at one moment."""
+        return Journal(self.store, self.topology.roles)
+
+    @cached_property
+    def has_run(self) -> bool:
+        """Whether there is a store, so that something may have run."""
+        return self.journal.open(EVENTS) is not None and self.journal.open(LEDGER) is not None
+
+    @cached_property
+    def sources(self) -> list[SourceBacklog]:
+        """What each source holds that its spout has not read."""
+        return source_backlogs(self.topology, self.journal)
+
+
+def grade_of(number: int) -> str:
+    """A grade that is another when a number has doubled, or is down to a half."""
+    return str(number.bit_length())
+
+
+def time_of(moment: datetime) -> str:
+    """A moment for people."""
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def minutes_of(late: timedelta) -> str:
+    """A span for people."""
+    return f"{late // timedelta(minutes=1):,} minutes"
