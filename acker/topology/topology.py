@@ -69,8 +69,8 @@ class Topology:
     Args:
         name: lower case letters, digits and underscores; it names the topology's folder in the store.
         message_timeout: a timedelta, a text such as "10 minutes", or None for no timeouts.
-        windows: see `acker.timeouts.Timeouts`.
-        hard_timeout: as message_timeout; see `acker.timeouts.Timeouts`.
+        windows: see `acker.core.timeouts.Timeouts`.
+        hard_timeout: as message_timeout; see `acker.core.timeouts.Timeouts`.
         retry: when failed messages are tried again; the default retries three times.
         reliable: False tracks no message, as Storm does without ackers: what fails is gone, and what was
             emitted is published with the next fold.
@@ -370,7 +370,7 @@ class Topology:
         return self.publications[stream]
 
     def edges(self, name: str) -> tuple[str, ...]:
-        """The consumers of a component's streams, as `acker.schemas.edge` calls them."""
+        """The consumers of a component's streams, as `acker.core.schemas.edge` calls them."""
         return tuple(
             edge(stream, bolt.name)
             for bolt in self.components.values()

@@ -1,10 +1,12 @@
-"""Every link of the pages leads to a page, and to a heading where it names one."""
+"""What pages and docstrings name is there: pages, headings, modules, commands."""
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 
+from acker.cli.commands import COMMANDS
 from tests.kit import ROOT
 
 PAGES = sorted(
@@ -51,3 +53,30 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A *b*, c\n[1](#a-b-c) [2](#a) [3](gone.md) [4](page.md#a-b-c) [5](page.md#d)\n")
     assert broken(page) == ["#a", "gone.md", "page.md#d"]
+
+
+def test_every_command_is_in_the_table_of_commands() -> None:
+    table = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    assert [name for name in COMMANDS if f"\n| `{name}" not in table] == []
+
+
+def test_every_module_and_name_that_a_docstring_or_a_page_tells_is_there() -> None:
+    files = [*(ROOT / "acker").rglob("*.py"), *(ROOT / "docs").rglob("*.md")]
+    told = {name for file in files for name in re.findall(r"`(acker(?:\.\w+)+)`", file.read_text())}
+    properties = {f"acker.{name}" for name in ("closed", "commit", "deployment", "format", "store", "until")}
+    others = {"acker.former_stores", "acker.py"}
+    assert sorted(name for name in told - properties - others if not is_there(name)) == []
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or an attribute of one."""
+    parts = name.split(".")
+    for upto in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:upto]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[upto:]:
+            found = getattr(found, attribute, None)
+        return found is not None
+    return False
