@@ -15,7 +15,7 @@ from acker.reports.looks import EVERYTHING, Finding, Findings, Look
 _LOOK_SECONDS = 120  # that one may take
 
 _ALWAYS = (places.full_disks, *places.OF_SOURCES)
-_AFTER_A_RUN = (*late.LOOKS, places.publishers)
+_AFTER_A_RUN = (places.publishers, *late.LOOKS)
 
 
 def findings(look: Look) -> list[Finding]:
