@@ -47,6 +47,12 @@ print(counts, sorted({"grpc", "pandas", "pyspark.sql.connect"} & set(sys.modules
 """
 
 
+@pytest.fixture(autouse=True)
+def any_disk_will_do(monkeypatch):
+    """The disk on which tests run may be nearly full."""
+    monkeypatch.setenv("PIPELINE_DISK_FREE_PERCENT", "0")
+
+
 @pytest.fixture
 def run(place, monkeypatch):
     """A run of a registered topology whose source has five messages, at the real time of day."""
