@@ -43,11 +43,7 @@ def look(topology: str, run_id: str) -> News:
     again = timedelta(minutes=Settings.from_env().alarm_again_minutes)
     news = news_of(from_json(_kept(topology).get("stands")), found, utc_now(), again)
     kept = {"run_id": run_id, "stands": to_json(news.stands)}
-    Variable.set(
-        _name(topology),
-        json.dumps(kept),
-        description="What the monitor has told; delete it to be told again.",
-    )
+    Variable.set(_name(topology), json.dumps(kept), description=_DESCRIPTION)
     return news
 
 
