@@ -2,8 +2,8 @@
 
 The Ivy that ships inside PySpark fetches a fixed list, here that of `ivy.xml`, through whatever repositories
 it is configured for. Beside each list lies the SHA-256 of each of its jars, as `sha256sum` writes it. Jars
-are compared with it when they are fetched, and not again when a server starts. A deployment without a network
-sets `PIPELINE_JARS` to a folder that holds the jars, which are taken as they are.
+are compared with it when they are fetched, and each time that a server is started with them. A deployment
+without a network sets `PIPELINE_JARS` to a folder that holds the jars, which are taken as they are.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ def jars(folder: Path | None, with_s3: bool = False) -> list[Path]:
 
 
 def fetched(listed: Path, folder: Path, instead: str = "") -> list[Path]:
-    """The jars of a list, fetched into a folder where not all of them are there.
+    """The jars of a list, compared with their sums, and fetched into a folder where not all are there.
 
     Args:
         listed: a file of Ivy's, which names all jars. Their sums lie beside it.
@@ -86,12 +86,17 @@ def fetched(listed: Path, folder: Path, instead: str = "") -> list[Path]:
         ServerError: they could not be fetched or kept, or one is not what its sum says.
     """
     expected = listed.read_text().count("<dependency ")
-    if len(list(folder.glob("*.jar"))) == expected:
-        return sorted(folder.glob("*.jar"))
-    check_java()
-    with locked(folder.with_suffix(".lock"), instead):
-        if len(list(folder.glob("*.jar"))) != expected:  # else another process has fetched them meanwhile
-            _fetch(listed, folder, expected, instead)
+    if len(list(folder.glob("*.jar"))) != expected:
+        check_java()
+        with locked(folder.with_suffix(".lock"), instead):
+            if len(list(folder.glob("*.jar"))) != expected:  # else another process has fetched them meanwhile
+                _fetch(listed, folder, expected, instead)
+    _check(  # which takes less than 0.1 s
+        folder,
+        sums_file(listed),
+        f"It was changed since it was fetched. Delete {folder} and run `acker setup`, or build the image "
+        "anew.",
+    )
     return sorted(folder.glob("*.jar"))
 
 
@@ -101,7 +106,12 @@ def _fetch(listed: Path, folder: Path, expected: int, instead: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     print(f"Fetching {expected} jars …", file=sys.stderr)
     retrieve(listed, draft, instead)
-    _check(draft, sums_file(listed), instead)
+    _check(
+        draft,
+        sums_file(listed),
+        "Nothing was installed. Find out where Ivy had the jar from, delete it in Ivy's cache "
+        f"(~/.ivy2/cache) and try again{instead}.",
+    )
     draft.rename(folder)
 
 
@@ -140,17 +150,18 @@ def listed_sums(file: Path) -> dict[str, str]:
     return {name: digest for digest, name in (line.split() for line in file.read_text().splitlines())}
 
 
-def _check(folder: Path, file: Path, instead: str) -> None:
+def _check(folder: Path, file: Path, remedy: str) -> None:
     found, expected = sums(folder), listed_sums(file)
     for name in sorted(found.keys() | expected.keys()):
         if name not in expected or name not in found:
-            which = "fetched and has no line" if name in found else "not fetched and has a line"
-            raise ServerError(f"The jar {name} was {which} in {file}. Install acker again.")
+            which = "there and has no line" if name in found else "not there and has a line"
+            raise ServerError(
+                f"The jar {name} is {which} in {file}. Delete {folder} and install acker again."
+            )
         if found[name] != expected[name]:
             raise ServerError(
                 f"The jar {name} is not the one that acker was tested with: its SHA-256 is {found[name]}, "
-                f"and {file} has {expected[name]}. Nothing was installed. Find out where Ivy had the jar "
-                f"from, delete it in Ivy's cache (~/.ivy2/cache) and try again{instead}."
+                f"and {file} has {expected[name]}. {remedy}"
             )
 
 

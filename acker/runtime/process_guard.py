@@ -33,7 +33,7 @@ def start(
     """Start a command under a guard, so that it ends with this process.
 
     Args:
-        log: what the command prints is appended to it.
+        log: what the command prints is appended to it, and where it is full another one is begun.
         environ: the command's environment; None: this process's own.
         folder: the command's current folder; None: this process's own.
         held: file descriptors that the guard keeps open until all that it guards has ended, such as of locks.
@@ -42,7 +42,9 @@ def start(
     Returns:
         The guard's process, which `stop` ends with all that the command has started.
     """
-    with log.open("ab") as output:
+    from acker.runtime.logs import kept_log  # which a guard, a process without packages, does not know
+
+    with kept_log(log, umask) as output:
         return subprocess.Popen(
             [sys.executable, "-IS", __file__, str(os.getpid()), *command],
             env=environ,

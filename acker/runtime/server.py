@@ -25,7 +25,7 @@ from acker.runtime.executors import PACKAGES, PROJECT, packages, project
 from acker.runtime.home import writing
 from acker.runtime.jars import default_folder, jars, spark_home
 from acker.runtime.java import check_java, java_command
-from acker.runtime.logs import last_words
+from acker.runtime.logs import kept_log, last_words
 from acker.runtime.ports import check_free, free_port, is_listening
 from acker.runtime.settings import LOOPBACK, Settings
 from acker.runtime.tokens import make_token, read_token, remove_token
@@ -381,7 +381,7 @@ def _launch(settings: Settings, port: int, owned: bool, options: Sequence[str]) 
         log = _log(settings)
         if log.exists():
             log.replace(log.with_suffix(".log.old"))  # the server before this one may have died of something
-        output = log.open("wb")
+        output = kept_log(log, settings.umask)
     if owned and sys.platform == "linux":
         command = [sys.executable, "-IS", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
     with output:

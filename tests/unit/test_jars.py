@@ -56,8 +56,18 @@ def test_a_jar_of_other_content_is_refused_each_time(listed: Path, tmp_path: Pat
 
 def test_a_jar_without_a_sum_is_refused(listed: Path, tmp_path: Path) -> None:
     sums_file(listed).write_text("")
-    with pytest.raises(ServerError, match=r"^The jar a-1\.jar was fetched and has no line in .*list\.sha256"):
+    with pytest.raises(ServerError, match=r"^The jar a-1\.jar is there and has no line in .*list\.sha256"):
         fetched(listed, tmp_path / "jars")
+
+
+def test_a_jar_that_was_changed_since_it_was_fetched_is_refused_at_each_start(
+    listed: Path, tmp_path: Path
+) -> None:
+    (jar,) = fetched(listed, tmp_path / "jars")
+    jar.write_bytes(b"jaR")
+    for _ in range(2):
+        with pytest.raises(ServerError, match=r"a-1\.jar is not the one .* It was changed .* anew"):
+            fetched(listed, tmp_path / "jars")
 
 
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: str(path.relative_to(ROOT)))
