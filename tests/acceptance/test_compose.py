@@ -40,6 +40,7 @@ from tests.kit.compose import (
 from tests.kit.object_store import BUCKET, running_object_store
 
 PARTS = {"api-server", "scheduler", "dag-processor", "triggerer", "cleaner"}
+RUN_TOPOLOGIES = {"scheduler", "dag-processor", "triggerer"}
 ONE_MACHINE = {"network", "postgres", "migrate", "spark", *PARTS}
 OF_A_CLUSTER = {"spark-master", "spark-worker", "kafka", "bucket", "s3"}
 
@@ -163,16 +164,51 @@ def test_a_service_has_the_secrets_that_it_needs() -> None:
 
     airflow = {"migrate", *PARTS}
     assert who_has(SECRETS["POSTGRES_PASSWORD"]) == {"postgres", *airflow}
-    assert who_has(SECRETS["JWT_SECRET"]) == who_has(SECRETS["API_SECRET"]) == airflow
+    assert who_has(SECRETS["JWT_SECRET"]) == {"api-server", "scheduler"}
+    assert who_has(SECRETS["API_SECRET"]) == {"api-server"}
     assert who_has(SECRETS["SPARK_SECRET"]) == {"spark", "spark-master", "spark-worker"}
-    assert who_has(CLUSTER["AWS_SECRET_ACCESS_KEY"]) == {"s3", "spark", *airflow}
+    assert who_has(CLUSTER["AWS_SECRET_ACCESS_KEY"]) == {"s3", "spark", *RUN_TOPOLOGIES}
     assert not any("AIRFLOW" in name for name in read["services"]["spark"]["environment"])
     assert list(read["services"]["spark-worker"]["environment"]) == ["SPARK_CONF_DIR", "SPARK_DEFAULTS"]
-    assert {name for name, service in read["services"].items() if mounts(service, "airflow")} == airflow
-    assert {name for name, service in read["services"].items() if mounts(service, "data")} == {
-        "spark",
-        *PARTS,
+
+
+def test_a_service_writes_where_it_has_to_and_nowhere_else() -> None:
+    services = model(SECRETS | CLUSTER, "cluster")["services"]
+    written = {
+        name: {
+            volume.get("source", "")
+            for volume in service.get("volumes", [])
+            if not volume.get("read_only") and volume["target"] not in ("/tmp", "/opt/kafka/config")
+        }
+        for name, service in services.items()
     }
+    assert {name: volumes for name, volumes in written.items() if volumes} == {
+        "postgres": {"database"},
+        "spark": {"data"},
+        "scheduler": {"airflow", "data"},
+        "dag-processor": {"airflow", "data"},
+        **{name: {"airflow"} for name in ("api-server", "triggerer", "cleaner", "migrate")},
+        "kafka": {"kafka"},
+        **{name: {"lake"} for name in ("bucket", "s3")},
+    }
+    read = {
+        (name, volume["target"])
+        for name, service in services.items()
+        for volume in service.get("volumes", [])
+        if volume.get("read_only")
+    }
+    code = {"/opt/acker/dags", "/opt/acker/pipeline"}
+    assert read == {
+        ("spark", "/opt/acker/pipeline"),
+        ("triggerer", "/data"),
+        *((name, folder) for name in RUN_TOPOLOGIES for folder in code),
+    }
+
+
+def test_what_a_container_prints_is_kept_within_a_size(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        rotated = {"driver": "json-file", "options": {"max-size": "10m", "max-file": "4"}}
+        assert service["logging"] == rotated, name
 
 
 @pytest.mark.parametrize("name", SECRETS)
