@@ -49,7 +49,7 @@ from acker.reports.audit import audit_report
 from acker.reports.failures import failed_in_batches
 from acker.reports.looks import EVERYTHING, Finding, Limits, Look
 from acker.reports.waiting import waits_for_acker, waits_for_components
-from acker.runtime.deployment import name_of
+from acker.runtime.deployment import name_of, sightings_of
 from acker.runtime.known_stores import known_store, place_of, remember
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
@@ -78,7 +78,8 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
     settings = Settings.from_env()
     found, store = _opened(topology, settings)
     is_new = announce(found, store)
-    hold = Lease(store, name_of(settings), utc_now).hold
+    sightings = sightings_of(settings)
+    hold = Lease(store, name_of(settings), utc_now, sightings=sightings).hold
     hold()
     store.create()
     remember(settings, store)
@@ -100,6 +101,7 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
         one,
         tasks=tasks,
         hold=hold,
+        sightings=sightings,
         on_step=partial(_log_step, found.name, run_id),
         run_id=run_id,
     )

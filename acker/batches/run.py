@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from acker.batches.progress import Step
+from acker.core.sightings import Sightings
 from acker.core.store import Store
 from acker.core.tasks import CALLER, Tasks
 from acker.journal.journal import Journal
@@ -30,6 +31,7 @@ class Run:
         clock: gives the time, with a time zone; read once per step and written into rows as a literal.
         tasks: who does the work of logs and folds.
         hold: takes and renews the right to work on the store; raises where another deployment has it.
+        sightings: what this machine has seen of leases.
         on_step: called after each step, in this thread; it may raise or never return.
     """
 
@@ -39,6 +41,7 @@ class Run:
     clock: Callable[[], datetime] = utc_now
     tasks: Tasks = CALLER
     hold: Callable[[], None] = lambda: None
+    sightings: Sightings = field(default_factory=Sightings)
     on_step: Callable[[Step], None] = lambda step: None
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 

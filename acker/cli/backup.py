@@ -28,7 +28,7 @@ def backup(context: Context, to: str) -> None:
     from acker.reports.audit import audit_report
 
     folder, topology = absolute(to), context.topology
-    found = back_up(topology, context.store, folder, utc_now)
+    found = back_up(topology, context.store, folder, utc_now, context.sightings)
     judged = audit_report(topology_in(folder, topology), store_in(folder, topology))
     found = replace(found, verdict=judged.verdict)
     found.write(folder)
@@ -103,7 +103,7 @@ def move(context: Context, to: str, stopped: bool) -> None:
     from acker.reports.audit import audit_report
 
     root = absolute(to)
-    there, finish = move_all(context.topology, context.store, root, utc_now, stopped)
+    there, finish = move_all(context.topology, context.store, root, utc_now, stopped, context.sightings)
     judged = audit_report(context.topology, there)
     finish()
 

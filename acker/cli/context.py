@@ -6,6 +6,7 @@ Whatever takes long to import is imported when a command runs: `acker run -h` ne
 import getpass
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -14,11 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from acker.core.errors import InTheWay
+from acker.core.quoting import printable
 from acker.runtime.settings import Settings
+
+_TRIES = 3  # as many as a task has
+_CONFLICT = "2D521"  # the SQLSTATE of all errors of Delta that say so
 
 if TYPE_CHECKING:
     from acker.batches.run import Run
     from acker.core.lease import Lease
+    from acker.core.sightings import Sightings
 
 
 class Context:
@@ -33,6 +40,7 @@ class Context:
         self.topology = load_topology(topology, self.settings)
         self.store = Store(self.settings.store, self.topology.name)
         self.as_json = as_json
+        self.call_id = uuid.uuid4().hex  # that of each try
 
     def print(self, value: Any, rendered: Callable[[], None]) -> None:
         """Print a result as JSON or for people."""
@@ -81,7 +89,15 @@ class Context:
             if is_new and not self.as_json:
                 click.echo(is_new, err=True)
             tasks = acker_tasks(self.settings.acker_tasks, self.settings.fold_rows, session)
-            yield Run(self.topology, self.store, session, tasks=tasks, hold=hold, on_step=report)
+            yield Run(
+                self.topology,
+                self.store,
+                session,
+                tasks=tasks,
+                hold=hold,
+                sightings=self.sightings,
+                on_step=report,
+            )
 
     def lease(self) -> "Lease":
         """The right of this deployment to work on the store."""
@@ -89,7 +105,14 @@ class Context:
         from acker.core.lease import Lease
         from acker.runtime.deployment import name_of
 
-        return Lease(self.store, name_of(self.settings), utc_now)
+        return Lease(self.store, name_of(self.settings), utc_now, sightings=self.sightings)
+
+    @property
+    def sightings(self) -> "Sightings":
+        """What this deployment has seen of leases."""
+        from acker.runtime.deployment import sightings_of
+
+        return sightings_of(self.settings)
 
     def _tell_of_server(self) -> None:
         from acker.runtime.server import is_left_running
@@ -108,15 +131,39 @@ def user() -> str:
         return str(os.getuid())
 
 
+def is_in_the_way(error: Exception) -> bool:
+    """Whether an error says that another commit came before, also one to a table that Spark writes."""
+    if isinstance(error, InTheWay):
+        return True
+    state = getattr(error, "getSqlState", lambda: None)()  # of Spark's errors, which nobody imports for it
+    return state == _CONFLICT
+
+
+def _first_line(error: Exception) -> str:
+    return printable(str(error).partition("\n")[0])
+
+
 def _plain(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def command(function: Callable[..., None]) -> click.Command:
-    """A command that takes a topology and --json; its function takes a `Context` first."""
+    """A command that takes a topology and --json; its function takes a `Context` first.
+
+    Where another commit is in its way, as of a compaction, it is called again. It goes on then with what it
+    has left, as a task does that Airflow tries again.
+    """
 
     def run(topology: str, as_json: bool, **options: Any) -> None:
-        function(Context(topology, as_json), **options)
+        context = Context(topology, as_json)
+        for _ in range(_TRIES - 1):
+            try:
+                return function(context, **options)
+            except Exception as error:
+                if not is_in_the_way(error):
+                    raise
+                click.echo(f"Another commit was in the way. Trying again … ({_first_line(error)})", err=True)
+        return function(context, **options)
 
     run.__name__ = function.__name__
     run.__doc__ = function.__doc__

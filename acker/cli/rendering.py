@@ -246,8 +246,8 @@ def _short(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def failures(found: "Failures", samples: "Mapping[MessageId, SourceRow]") -> None:
-    """What fails, the commonest first, each with the source row of one message."""
+def failures(found: "Failures", samples: "Mapping[MessageId, SourceRow]", fold: int) -> None:
+    """What fails in a fold, the commonest first, each with the source row of one message."""
     if not found.commonest:
         line("Nothing fails.")
         return
@@ -258,8 +258,8 @@ def failures(found: "Failures", samples: "Mapping[MessageId, SourceRow]") -> Non
         example = _text(f"{each.sample}\n{_source(samples[each.sample])}", keep="\n")
         table.add_row(f"{each.count:,}", state, _text(each.component or "-"), _text(each.reason), example)
     _print(table)
-    shown = f"{len(found.commonest):,} of {found.kinds:,} kinds of failures, {found.count:,} messages in all"
-    line(shown)
+    kinds = f"{len(found.commonest):,} of {found.kinds:,} kinds of failures"
+    line(f"{kinds}, {found.count:,} messages in all, up to fold {fold}")
 
 
 def dry_run(found: "DryRun") -> None:

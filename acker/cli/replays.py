@@ -38,5 +38,5 @@ def replay(context: Context, why: str, requested_by: str | None, dry_run: bool, 
             result = {"replayed": replays.replay_due(running)}
         else:
             who = requested_by or user()
-            result = replays.replay_by_hand(running, selection, why, who).counts
+            result = replays.replay_by_hand(running, selection, why, who, context.call_id).counts
     context.print(result, lambda: render.pairs(result))

@@ -82,10 +82,11 @@ def failures(context: Context, limit: int) -> None:
     snapshot.require(LEDGER)
     found = failures_report(snapshot, limit)
     samples = source_rows(snapshot, {failure.sample for failure in found.commonest})
-    result = asdict(found)
+    fold = snapshot.fold.number if snapshot.fold else 0
+    result = {"fold": fold, **asdict(found)}
     for failure, described in zip(found.commonest, result["commonest"], strict=True):
         described |= {"sample": str(failure.sample), "source": asdict(samples[failure.sample])}
-    context.print(result, lambda: render.failures(found, samples))
+    context.print(result, lambda: render.failures(found, samples, fold))
 
 
 @command

@@ -102,18 +102,20 @@ def give_up(context: Context, bolt: str, why: str, requested_by: str | None) -> 
 
 
 @command
+@click.option("--fold", type=int, help="The fold that you have looked at, as `acker failures` shows it.")
 @click.option("--why", default="", help="Kept in acknowledgements.")
 @click.option("--by", "who", default=None, help="Kept in acknowledgements; you by default.")
-def acknowledge(context: Context, why: str, who: str | None) -> None:
-    """Say that you know of the messages that were given up so far: dead letters and lost ones.
+def acknowledge(context: Context, fold: int | None, why: str, who: str | None) -> None:
+    """Say that you know of the messages that were given up up to a fold: dead letters and lost ones.
 
-    The DAG `<topology>.monitor` fails for them until somebody does. It needs no Spark.
+    The DAG `<topology>.monitor` fails for them until somebody does. What was given up in later folds stays
+    unacknowledged. It needs no Spark.
     """
     from acker.cli import rendering as render
     from acker.operations.acknowledge import acknowledge as acknowledge_all
 
     with context.running() as running:
-        upto = acknowledge_all(running, who or user(), why)
+        upto = acknowledge_all(running, fold, who or user(), why)
     context.print(
         {"fold": upto}, lambda: render.line(f"What was given up is acknowledged up to fold {upto}.")
     )

@@ -14,6 +14,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, PyFileSystem, copy_fi
 
 from acker.core.delta import files_of, open_table, path_of, said
 from acker.core.errors import StoreError
+from acker.core.paths import check_usable
 from acker.core.schemas import is_far
 
 _LOG = "_delta_log"
@@ -43,7 +44,9 @@ def files_at(path: str, make: bool = False) -> FileSystem:
 
     Raises:
         OSError: it is not there, or cannot be made.
+        StoreError: it cannot be the place of tables.
     """
+    check_usable(path)
     if make and not is_far(path):
         Path(path).mkdir(parents=True, exist_ok=True)
     try:

@@ -28,7 +28,8 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundEr
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, PyFileSystem
 
-from acker.core.errors import StoreError
+from acker.core.errors import InTheWay, StoreError
+from acker.core.paths import check_usable
 from acker.core.reach import out_of_reach
 
 RECOVERY_HINT = 'See "Damage and the way out" in docs/how-to/damage.md.'
@@ -71,6 +72,7 @@ class _Opened(DeltaTable):
 
 def open_table(path: str, version: int | None = None) -> DeltaTable | None:
     """The Delta table at a path or URI, or None where there is none yet."""
+    check_usable(path)
     try:
         return _Opened(path, version=version)
     except TableNotFoundError:
@@ -109,17 +111,20 @@ def said(error: Exception) -> str:
     return f"{' '.join(line.strip() for line in lines).rstrip('. ')}."
 
 
-def unwritten(path: str, error: Exception, otherwise: str) -> StoreError:
+def unwritten(path: str, error: Exception, otherwise: str, kind: type[StoreError] = StoreError) -> StoreError:
     """What to raise where a table could not be written.
 
     Args:
         path: of the table.
         error: what `deltalake` raised.
         otherwise: the sentences where it was not the system that refused to write.
+        kind: of the error then.
     """
     unreached, quoted = out_of_reach(path, said(error)), _OS_ERROR.search(str(error))
-    if unreached or quoted is None:
-        return StoreError(unreached or otherwise, table=path)
+    if unreached:
+        return StoreError(unreached, table=path)
+    if quoted is None:
+        return kind(otherwise, table=path)
     number = int(quoted[1] or quoted[2])
     if number in _NO_ROOM:
         remedy = "Make room there"
@@ -306,14 +311,12 @@ def commit_once(
             newest = open_table(path)
             if newest is not None and _is_there(newest, free):
                 return _is_marked(newest, mark, table)
-            if tries_left and newest is not None and (table is None or newest.version() > table.version()):
+            is_late = newest is not None and (table is None or newest.version() > table.version())
+            if tries_left and is_late:
                 continue
             which = ", ".join(f"{app} {number}" for app, number in numbers.items())
-            raise unwritten(
-                path,
-                error,
-                f"The commit {which} did not go into {path}: {said(error)} Run the command again.",
-            ) from error
+            otherwise = f"The commit {which} did not go into {path}: {said(error)} Run the command again."
+            raise unwritten(path, error, otherwise, InTheWay if is_late else StoreError) from error
         if isinstance(table, _Opened):
             table.has_committed(numbers)
         return True

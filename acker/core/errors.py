@@ -9,6 +9,7 @@ AckerError
 ├── BoltError        a bolt that broke its contract: no anchor, a foreign anchor, reserved columns
 ├── BatchHeld        a batch that raised before, and whose next try is not due yet
 ├── StoreError       a Delta table of the store that is missing, damaged or cannot be written
+│   └── InTheWay     a commit that another one came before, and that is to be tried again
 ├── ServerError      the Spark Connect server that cannot be started, found or stopped
 └── UnknownMessage   a message that the ledger has never seen
 """
@@ -60,6 +61,10 @@ class BatchHeld(AckerError):
 
 class StoreError(AckerError):
     """A Delta table of the store is missing, damaged or cannot be written."""
+
+
+class InTheWay(StoreError):
+    """Another commit came before one that does not go with it. Done again the work goes on."""
 
 
 class ServerError(AckerError):

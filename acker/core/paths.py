@@ -1,7 +1,15 @@
 """Paths and URIs of tables and folders."""
 
 import os
+import re
 from urllib.parse import urlsplit
+
+from acker.core.errors import StoreError
+from acker.core.quoting import printable
+
+_LONGEST_NAME = 255  # bytes, on the usual file systems
+# `deltalake` takes the first for the letter that it stands for, and fails at the others.
+_UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\\\[\]|^\x00-\x1f\x7f]")
 
 
 def absolute(path: str) -> str:
@@ -12,9 +20,39 @@ def absolute(path: str) -> str:
     parts = urlsplit(path)
     if parts.scheme == "s3":
         return f"s3a{path.removeprefix('s3')}"
-    if parts.scheme == "file":
-        return os.path.abspath(parts.path)
+    if parts.scheme == "file":  # of which `#` and `?` are a part, as of any path
+        rest = path.partition(":")[2]
+        return os.path.abspath(f"/{rest[2:].partition('/')[2]}" if rest.startswith("//") else rest)
     return path if parts.scheme else os.path.abspath(path)
+
+
+def check_usable(path: str) -> None:
+    """Stop before a folder is used in which no Delta table can be.
+
+    Raises:
+        StoreError: with what to do.
+    """
+    why = unusable(path)
+    if why is not None:
+        raise StoreError(
+            f"{printable(path):.200} cannot be the place of a Delta table, since {why}", table=path
+        )
+
+
+def unusable(path: str) -> str | None:
+    """Why no Delta table can be at a path or URI, and what to do; None where one can."""
+    is_far = "://" in path and not path.startswith("file:")
+    names = [] if is_far else path.split("/")
+    longest = max((len(os.fsencode(name)) for name in names), default=0)
+    if longest > _LONGEST_NAME:
+        return f"a name in it has {longest} bytes. Name a folder whose names have at most {_LONGEST_NAME}."
+    found = _UNUSABLE.search(path)
+    if found is None:
+        return None
+    return (
+        f"it has {printable(found[0])} in it. Name a folder without backslashes, brackets, |, ^, control "
+        "characters, and a % before two digits."
+    )
 
 
 def is_within(path: str, folder: str) -> bool:

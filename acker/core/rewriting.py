@@ -20,7 +20,7 @@ from pyarrow.fs import PyFileSystem
 
 from acker.core.commits import Bounds, File
 from acker.core.delta import REFUSED, arrow_table, path_of, said, unwritten
-from acker.core.errors import StoreError
+from acker.core.errors import InTheWay, StoreError
 from acker.core.parquet import collect, columns_of, scan
 from acker.core.schemas import SCHEMAS
 from acker.core.store import Store
@@ -53,7 +53,7 @@ def replace_reasons(store: Store, name: str, chosen: pl.Expr, text: str, note: M
             return 0
         if _committed(store, name, table, [*_rewritten(table, name, found, text)], note):
             return sum(int(mask.sum()) for _, mask in found)
-    raise StoreError(
+    raise InTheWay(
         f"{store.path(name)} could not be rewritten: other commits took its files away {_TRIES} times. "
         "Run the command again, and it goes on.",
         table=store.path(name),

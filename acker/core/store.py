@@ -21,10 +21,12 @@ from acker.core.delta import (
     said,
     unwritten,
 )
-from acker.core.errors import StoreError
+from acker.core.errors import InTheWay, StoreError
 from acker.core.formats import check_format
 from acker.core.names import called
 from acker.core.schemas import SCHEMAS, is_far, properties_at
+
+_TRIES = 3  # of rewriting a table
 
 
 @cache
@@ -162,17 +164,29 @@ class Store:
     def change(self, table: str, change: Callable[[DeltaTable], dict[str, Any]]) -> dict[str, Any]:
         """Rewrite a table that Spark does not write, and return what `deltalake` says of it.
 
+        Args:
+            change: does it, with the table at its newest version. Where another commit has taken away what
+                it rewrites, it is called again.
+
         Raises:
-            StoreError: it could not be rewritten; another commit may have been in the way.
+            StoreError: it could not be rewritten, or another commit was in the way each time.
         """
-        try:
-            return change(self.require(table))
-        except REFUSED as error:
-            raise unwritten(
-                self.path(table),
-                error,
-                f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {RECOVERY_HINT}",
-            ) from error
+        for tries_left in reversed(range(_TRIES)):
+            opened = self.require(table)
+            version = opened.version()
+            try:
+                return change(opened)
+            except REFUSED as error:
+                is_late = self.require(table).version() > version
+                if tries_left and is_late:
+                    continue
+                raise unwritten(
+                    self.path(table),
+                    error,
+                    f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {RECOVERY_HINT}",
+                    InTheWay if is_late else StoreError,
+                ) from error
+        raise AssertionError("the last try returns or raises")
 
     def last_number(self, table: str, app: str, version: int | None = None) -> int:
         """The newest number that was appended for `app`; 0 where there is none or no table."""

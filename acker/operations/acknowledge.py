@@ -3,23 +3,41 @@
 import pyarrow as pa
 
 from acker.batches.run import Run
-from acker.core.delta import append_rows
-from acker.core.errors import StoreError
+from acker.core.delta import append_rows, last_number
+from acker.core.errors import SettingsError, StoreError
+from acker.core.names import called
 from acker.core.schemas import ACKNOWLEDGEMENTS, SCHEMAS
 
 APP = "acknowledged"  # whose newest number is the fold
 
 
-def acknowledge(run: Run, who: str, why: str) -> int:
-    """Say that a person knows of all messages that were given up so far. Returns up to which fold.
+def acknowledge(run: Run, fold: int | None, who: str, why: str) -> int:
+    """Say that a person knows of all messages that were given up in the folds up to one.
+
+    What was given up since he looked stays unacknowledged.
+
+    Args:
+        fold: the one that he was shown; without it nothing is acknowledged.
+
+    Returns:
+        Up to which fold that is known by now; an earlier person may have known of more.
 
     Raises:
+        SettingsError: no fold is named, or one that has not run.
         StoreError: there is no fold yet.
     """
-    fold = run.snapshot().fold
+    name, newest = run.topology.name, run.snapshot().fold
+    if newest is None:
+        raise StoreError(f"No fold of {name} has run yet, so there is nothing to acknowledge.")
     if fold is None:
-        raise StoreError(f"No fold of {run.topology.name} has run yet, so there is nothing to acknowledge.")
-    row = {"fold": fold.number, "acknowledged_by": who, "acknowledged_at": run.clock(), "why": why or None}
+        raise SettingsError(
+            f"Say with --fold up to which fold you know what was given up: `acker failures {called(name)}` "
+            "ends with the fold that it shows, and the monitor's warning names it too."
+        )
+    if not 1 <= fold <= newest.number:
+        raise SettingsError(f"Fold {fold} of {name} has not run; the newest is {newest.number}.")
+    row = {"fold": fold, "acknowledged_by": who, "acknowledged_at": run.clock(), "why": why or None}
     rows = pa.Table.from_pylist([row], SCHEMAS[ACKNOWLEDGEMENTS].arrow())
-    append_rows(run.store.require(ACKNOWLEDGEMENTS), rows, APP, fold.number)
-    return fold.number
+    table = run.store.require(ACKNOWLEDGEMENTS)
+    append_rows(table, rows, APP, fold)
+    return max(fold, last_number(table, APP))

@@ -8,6 +8,7 @@ step had only half done is done again by the copy's next run.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -23,8 +24,8 @@ from acker.core.copies import Copied, copy_data, copy_log, files_at
 from acker.core.delta import said
 from acker.core.errors import StoreError
 from acker.core.kept import kept
-from acker.core.lease import KEEPS_FILES, Holding, Lease
-from acker.core.paths import absolute, is_within
+from acker.core.lease import KEEPS_FILES, Lease, minutes
+from acker.core.paths import absolute, check_usable, is_within
 from acker.core.schemas import (
     ACKNOWLEDGEMENTS,
     BATCHES,
@@ -39,6 +40,7 @@ from acker.core.schemas import (
     TRIMS,
     stream,
 )
+from acker.core.sightings import Sightings
 from acker.core.store import Store
 from acker.core.trims import counted_trim, newest_trim
 from acker.journal.journal import Journal
@@ -141,13 +143,20 @@ def topology_in(backup: str, topology: Topology) -> Topology:
     return changed
 
 
-def back_up(topology: Topology, store: Store, to: str, clock: Callable[[], datetime]) -> Manifest:
+def back_up(
+    topology: Topology,
+    store: Store,
+    to: str,
+    clock: Callable[[], datetime],
+    sightings: Sightings | None = None,
+) -> Manifest:
     """Copy a store and its published tables, and return what is there. Nobody may rely on it before `write`.
 
     One that was interrupted goes on with what it has copied.
 
     Args:
         to: path or URI of a folder without a finished backup.
+        sightings: what this machine has seen of other backups.
 
     Raises:
         StoreError: the folder has one or is in what others use, another backup runs, or something cannot be
@@ -156,14 +165,17 @@ def back_up(topology: Topology, store: Store, to: str, clock: Callable[[], datet
     check_apart(topology, store, to, (store_in(to, topology).path(""), f"{to}/published"))
     _check_unfinished(to)
     store.require(LEDGER)  # before the lease, which would be a first table of it
-    keeps = Lease(store, to, clock, KEEPS_FILES)
-    _check_alone(keeps.read(), to, clock())
+    keeps = Lease(store, to, clock, KEEPS_FILES, sightings)
+    _check_alone(keeps)
     keeps.hold()
-    taken_at = clock()
-    published, own = open_all(topology, store)
-    paths = {published_in(to, name): table for name, table in published.items()}
-    copied = copy_all({**paths, **paths_in(store_in(to, topology), own)}, keeps.hold)
-    keeps.release()
+    try:
+        taken_at = clock()
+        published, own = open_all(topology, store)
+        paths = {published_in(to, name): table for name, table in published.items()}
+        copied = copy_all({**paths, **paths_in(store_in(to, topology), own)}, keeps.hold)
+    finally:
+        with suppress(StoreError):  # else others wait for as long as it lasts
+            keeps.release()
     there = Journal(store_in(to, topology), topology.roles)
     return Manifest(
         format=FORMAT,
@@ -199,6 +211,7 @@ def check_apart(topology: Topology, store: Store, to: str, parts: Iterable[str])
             source = spout.source
             place = source.folder if isinstance(source, FileSpout) else source.path
             used[f"what spout {spout.name} reads"] = absolute(place)
+    check_usable(to)
     for what, folder in used.items():
         if is_within(to, folder) or any(is_within(folder, part) for part in parts):
             raise StoreError(
@@ -215,11 +228,12 @@ def _check_unfinished(to: str) -> None:
     raise StoreError(f"{to} has a backup of {found.topology} of {found.taken_at}. Name another folder.")
 
 
-def _check_alone(found: Holding, to: str, now: datetime) -> None:
-    if found.holder != to and now < found.until:
+def _check_alone(keeps: Lease) -> None:
+    found = keeps.read()
+    if left := keeps.left(found):
         raise StoreError(
-            f"A backup to {found.holder} is being made. Wait until it is done. If it was killed, run it "
-            f"again, or wait until {found.until:%H:%M} UTC."
+            f"A backup to {found.holder} is being made. Wait until it is done. If it was killed, run that "
+            f"one again, or this one in {minutes(left)}."
         )
 
 

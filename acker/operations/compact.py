@@ -4,9 +4,11 @@ Of the ledger, rows that were live in folds before the newest go: each fold writ
 of a stream stay as they are, since the ids of the tuples that wait in them rest on them.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, FileType
@@ -16,7 +18,7 @@ from acker.core.copies import delete_folder, files_at
 from acker.core.delta import arrow_table, path_of
 from acker.core.errors import StoreError
 from acker.core.kept import kept
-from acker.core.lease import KEEPS_FILES, Lease
+from acker.core.lease import COMPACTS, KEEPS_FILES, Lease
 from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS, is_far, stream
 from acker.core.trims import counted_trim
 from acker.journal.journal import Journal
@@ -46,16 +48,33 @@ def _has_many(table: DeltaTable) -> bool:
 def compact(run: Run) -> dict[str, int]:
     """Rewrite small files into larger ones. Returns how many files each table had fewer afterwards.
 
-    Everything else may run meanwhile.
+    Everything else may run meanwhile, but for another compaction: of two that take the same files away
+    `deltalake` commits both, and the rows were there twice. Where somebody is about one this does nothing.
 
     Raises:
         StoreError: another commit was in the way.
     """
+    alone = Lease(run.store, uuid4().hex, run.clock, COMPACTS, run.sightings)
+    try:
+        alone.hold()
+    except StoreError:
+        if alone.left(alone.read()):
+            return {}
+        raise
+    try:
+        return _compacted(run, alone.hold)
+    finally:
+        with suppress(StoreError):  # else it is left for as long as a compaction may take
+            alone.release()
+
+
+def _compacted(run: Run, hold: Callable[[], None]) -> dict[str, int]:
     newest = run.snapshot().fold
     if newest is not None:
         run.store.change(LEDGER, lambda table: table.delete(f"live_in < {newest.number}"))
     saved = {}
     for name in SCHEMAS:
+        hold()
         metrics = run.store.change(name, _compact_settled if name == LEDGER else _compact)
         saved[name] = metrics["numFilesRemoved"] - metrics["numFilesAdded"]
     return saved
@@ -74,7 +93,8 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
 
     None while a backup is made, which may take longer than the retention.
     """
-    if run.clock() < Lease(run.store, "", run.clock, KEEPS_FILES).read().until:
+    keeps = Lease(run.store, "", run.clock, KEEPS_FILES, run.sightings)
+    if keeps.left(keeps.read()):
         return []
     journal = run.snapshot()
     components = dict.fromkeys([*run.topology.components, *journal.components()])  # also those gone

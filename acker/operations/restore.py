@@ -13,10 +13,11 @@ from deltalake import DeltaTable
 from acker.core.delta import open_table
 from acker.core.errors import StoreError
 from acker.core.identity import become_another, identity_of
-from acker.core.lease import Lease
+from acker.core.lease import Lease, minutes
 from acker.core.ledger import newest_in
 from acker.core.names import called
 from acker.core.schemas import FORMAT, LEDGER
+from acker.core.sightings import Sightings
 from acker.core.store import Store
 from acker.operations.backup import (
     Manifest,
@@ -74,13 +75,19 @@ def restore(topology: Topology, store: Store, backup: str, clock: Clock) -> tupl
 
 
 def move(
-    topology: Topology, store: Store, to: str, clock: Clock, is_stopped: bool
+    topology: Topology,
+    store: Store,
+    to: str,
+    clock: Clock,
+    is_stopped: bool,
+    sightings: Sightings | None = None,
 ) -> tuple[Store, Callable[[], None]]:
     """Copy a store to another place, and close the old one. What is published stays where it is.
 
     Args:
         to: path or URI of what `PIPELINE_STORE` is to name.
         is_stopped: whether it is certain that nobody works on the store, though somebody just did.
+        sightings: what this machine has seen of the store's lease.
 
     Returns:
         The copy, and what the caller does once that is judged, after which it is open.
@@ -90,7 +97,7 @@ def move(
     """
     there, where = Store(to, topology.name), store.path("").rstrip("/")
     check_apart(topology, store, to, (there.path(""),))
-    old, new = (Lease(each, f"a move to {to}", clock) for each in (store, there))
+    old, new = (Lease(each, f"a move to {to}", clock, sightings=sightings) for each in (store, there))
     moved = f"{where} was moved. Set PIPELINE_STORE={to}."
     again = f"Run `acker move {called(topology.name)} {to}` again."
 
@@ -102,10 +109,10 @@ def move(
     is_begun = found.closed != "" and found.holder == f"a move to {to}" and found.closed != moved
     if found.closed and not is_begun:
         raise StoreError(found.closed)
-    if clock() < found.until and not (is_begun or is_stopped):
+    if (left := old.left(found)) and not (is_begun or is_stopped):
         raise StoreError(
             f"The deployment {found.holder} works on {where}, or did so a short while ago. Stop its DAGs and "
-            f"commands. Then say --stopped, or wait until {found.until:%H:%M} UTC."
+            f"commands. Then say --stopped, or run the command again in {minutes(left)}."
         )
     store.require(LEDGER)
     if open_table(there.path(LEDGER)) is not None and not new.read().closed:

@@ -18,7 +18,7 @@ from acker.operations.acknowledge import APP
 from acker.operations.cycle import in_flight
 from acker.operations.fold import waiting_batches
 from acker.operations.publish import published_upto
-from acker.operations.upkeep import newest
+from acker.operations.upkeep import newest as newest_upkeep
 from acker.reports.looks import Finding, Findings, Look, grade_of, minutes_of, time_of
 
 _TREND = timedelta(hours=1)
@@ -122,14 +122,16 @@ def given_up(look: Look) -> Findings:
     rows = collect(current_rows(fold).filter(given_up, pl.col("fold") > known))
     if rows.is_empty():
         return  # without a look at which messages were replayed since
-    found = dict(collect(newest_of(fold, rows.lazy()).group_by("state").len()).iter_rows())
+    newest = collect(newest_of(fold, rows.lazy()))
+    found = dict(newest.group_by("state").len().iter_rows())
     dead, lost = found.get(State.DEAD_LETTER, 0), found.get(State.LOST, 0)
     if dead > look.limits.dead_letters or lost:
         counts = [f"{n:,} {what}" for n, what in ((dead, "dead letters"), (lost, "lost")) if n]
-        name = look.topology.name
+        name, upto = look.topology.name, newest.select(pl.col("fold").max()).item()
         said = (
             f"{' and '.join(counts)} stand since fold {known}: `acker failures {called(name)}` says why, "
-            f"{name}.replay emits them again, `acker acknowledge {called(name)}` ends this warning."
+            f"{name}.replay emits them again, `acker acknowledge {called(name)} --fold {upto}` ends this "
+            "warning."
         )
         yield Finding("given-up", "", said, grade=f"{known}: {grade_of(dead)}, {grade_of(lost)}")
 
@@ -225,7 +227,7 @@ def full_spouts(look: Look) -> Findings:
 
 def late_upkeep(look: Look) -> Findings:
     """Steps of the upkeep that have not ended for long."""
-    ends, late = newest(look.journal), look.limits.upkeep_late
+    ends, late = newest_upkeep(look.journal), look.limits.upkeep_late
     since = {
         step: ends[step].ended_at if step in ends else look.journal.first_planned_at or look.now
         for step in late
@@ -252,7 +254,7 @@ def _steps(steps: list[str]) -> str:
 
 def failed_upkeep(look: Look) -> Findings:
     """Steps of the upkeep that were wrong when they last ended."""
-    for end in newest(look.journal).values():
+    for end in newest_upkeep(look.journal).values():
         if end.fault is not None:
             said = f"The {end.step} of {time_of(end.ended_at)} failed: {end.fault.rstrip('.')}."
             yield Finding("failed-upkeep", end.step, said, grade=end.fault)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from acker.core.errors import SettingsError
-from acker.core.paths import absolute
+from acker.core.paths import absolute, unusable
 from acker.runtime.project import project_topologies
 from acker.topology.schedule import WATCH, Schedule, longest_pause
 
@@ -24,6 +24,7 @@ _IMPORT_STRING = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*$")
 _MEMORY = re.compile(r"^[1-9][0-9]*[kmgtKMGT]$")
 _REMOTE = re.compile(r"sc://[^/:;@\s]+(?::([0-9]{1,5}))?(?:/(?:;[^;=\s]+=[^;=\s]+)*)?")
 _LARGEST_PORT = 65535
+_UNFIT = '":'  # what splits lists of folders, or ends a text among Java's options
 _AUTO = "auto"
 _LOCAL = "local[*]"
 _KEPT = "PIPELINE_FILE_RETENTION_HOURS"
@@ -116,7 +117,7 @@ class Settings:
             caller; more are Spark's. None, for `auto`: as many as the rows need. Default: 1 where Spark's
             jobs run on this machine, by the project's own server, else `auto`.
         fold_rows: `PIPELINE_FOLD_ROWS`, how many events and messages in flight one of them holds in memory
-            at once, a third of a KB each. Default: 8000000.
+            at once, a third to three quarters of a KB each. Default: 8000000.
         jars: `PIPELINE_JARS`, the folder of the jars that its own server loads. Default: none, and they are
             fetched into the Python environment when a server first needs them.
     """
@@ -214,7 +215,7 @@ class Settings:
         token = value("SPARK_CONNECT_AUTHENTICATE_TOKEN", "") or None
         remote, master = _remote(value("SPARK_REMOTE", "")), _master(value("PIPELINE_SPARK_MASTER", _LOCAL))
         is_here = remote is None and master == _LOCAL
-        home = _folder("PIPELINE_HOME", value("PIPELINE_HOME", "data"))
+        home = _home(value("PIPELINE_HOME", "data"))
         return cls(
             home=home,
             store=_store(value("PIPELINE_STORE", str(home / "store"))),
@@ -304,7 +305,22 @@ def _folder(name: str, text: str) -> Path:
     return path
 
 
+def _home(text: str) -> Path:
+    home = _folder("PIPELINE_HOME", text)
+    if why := unusable(str(home)):
+        raise SettingsError(f"PIPELINE_HOME is {text!r:.200}, and its store cannot be there, since {why}")
+    unfit = next((character for character in _UNFIT if character in str(home)), None)
+    if unfit is not None:
+        raise SettingsError(
+            f"PIPELINE_HOME is {text!r:.200}, and the Spark server takes no folder with {unfit!r} in its "
+            "name. Set it to another folder."
+        )
+    return home
+
+
 def _store(text: str) -> str:
+    if why := unusable(text):
+        raise SettingsError(f"PIPELINE_STORE is {text!r:.200}, where no Delta table can be, since {why}")
     scheme = _SCHEME.match(text)
     if scheme is None:
         return str(_folder("PIPELINE_STORE", text))

@@ -84,7 +84,9 @@ def test_a_store_is_moved_once_it_is_sure_that_nobody_works_on_it(shell, backup,
 
 
 def test_what_was_given_up_is_acknowledged_and_a_store_of_this_version_has_nothing_to_migrate(shell):
-    known = shell("acknowledge", "squares", "--why", "negative", "--by", "me", "--json", **NO_SPARK)
+    assert shell("failures", "squares", "--json", **NO_SPARK).json()["fold"] == 3
+    said = ("--fold", "3", "--why", "negative", "--by", "me", "--json")
+    known = shell("acknowledge", "squares", *said, **NO_SPARK)
     assert (known.code, known.json()) == (0, {"fold": 3})
     told = shell("migrate", "squares", "--dry-run", "--json", **NO_SPARK)
     assert (told.code, told.json()["migrated"]) == (0, [])

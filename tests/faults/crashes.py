@@ -21,6 +21,7 @@ from pyspark.sql.connect.proto import GetStatusResponse
 from acker.batches.run import Run
 from acker.core.errors import ServerError
 from acker.core.lease import Lease
+from acker.core.sightings import Sightings
 from acker.core.store import Store
 from acker.core.tasks import CALLER, Tasks
 from acker.runtime import server
@@ -51,8 +52,9 @@ def open_run(
     topology.validate()
     now = START + timedelta(seconds=task.at)
     store = Store(str(folder / "store"), topology.name)
-    hold = Lease(store, "crashing", lambda: now).hold
-    return Run(topology, store, connect, clock=lambda: now, tasks=acker_tasks, hold=hold)
+    sightings = Sightings(folder / "leases", steady=now.timestamp)
+    hold = Lease(store, "crashing", lambda: now, sightings=sightings).hold
+    return Run(topology, store, connect, clock=lambda: now, tasks=acker_tasks, hold=hold, sightings=sightings)
 
 
 def _do(pipe: Connection, scenario: str, number: int, folder: Path, remote: str, acker_tasks: Tasks) -> None:

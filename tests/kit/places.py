@@ -14,6 +14,7 @@ from acker.batches.progress import Step
 from acker.batches.run import Run
 from acker.core.delta import open_table, query
 from acker.core.ledger import NOW, newest_fold
+from acker.core.sightings import Sightings
 from acker.core.store import Store
 from acker.core.tasks import CALLER, Tasks
 from acker.reports.status import status_report
@@ -67,7 +68,16 @@ class Place:
         store = Store(self.path("store"), topology.name)
         if not Path(store.path("")).exists():
             shutil.copytree(self._empty_store, store.path(""))
-        return Run(topology, store, lambda: self.spark, clock=self.clock, tasks=self._tasks, on_step=on_step)
+        sightings = Sightings(steady=lambda: self.clock().timestamp())
+        return Run(
+            topology,
+            store,
+            lambda: self.spark,
+            clock=self.clock,
+            tasks=self._tasks,
+            sightings=sightings,
+            on_step=on_step,
+        )
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         """The user's columns of a published table, sorted."""

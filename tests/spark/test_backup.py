@@ -198,7 +198,7 @@ def test_a_moved_store_goes_on_and_the_old_one_is_closed(place, run):
     lease = Lease(run.store, "airflow-1", run.clock)
     lease.hold()
     to = place.path("moved")
-    with pytest.raises(StoreError, match=r"The deployment airflow-1 works on .* --stopped, or wait until"):
+    with pytest.raises(StoreError, match=r"The deployment airflow-1 works on .* --stopped, or .* 60 minutes"):
         move(run.topology, run.store, to, run.clock, is_stopped=False)
     there, finish = move(run.topology, run.store, to, run.clock, is_stopped=True)
     with pytest.raises(StoreError, match=r"unfinished move\. Run `acker move kept .*moved` again"):

@@ -119,16 +119,17 @@ def test_a_store_that_never_stands_still_is_not_backed_up(place, run):
     run_cycle(run)
     with pytest.raises(StoreError, match="does not stand still"):
         copied(place, run, lambda table: fold(run) if table == LEDGER else None)
+    assert not Lease(run.store, "another", run.clock, KEEPS_FILES).read().lasts
     assert not Path(place.path("backup")).exists()
 
 
 def test_two_backups_at_once_are_one_too_many(place, run):
     run_cycle(run)
     Lease(run.store, "/srv/first", run.clock, KEEPS_FILES).hold()  # and it is killed
-    with pytest.raises(StoreError, match=r"A backup to /srv/first is being made\. .* wait until 01:00 UTC"):
-        back_up(run.topology, run.store, place.path("second"), run.clock)
+    with pytest.raises(StoreError, match=r"A backup to /srv/first is being made\. .* in 60 minutes\.$"):
+        back_up(run.topology, run.store, place.path("second"), run.clock, run.sightings)
     place.clock.advance(LASTS.total_seconds())
-    back_up(run.topology, run.store, place.path("second"), run.clock)
+    back_up(run.topology, run.store, place.path("second"), run.clock, run.sightings)
 
 
 @pytest.mark.extended

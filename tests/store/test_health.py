@@ -11,12 +11,14 @@ import polars as pl
 import pytest
 
 from acker.components.spout import SpoutComponent
-from acker.core.errors import BoltError
+from acker.core.delta import last_number
+from acker.core.errors import BoltError, SettingsError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
+from acker.core.schemas import ACKNOWLEDGEMENTS
 from acker.core.store import Store
 from acker.operations import upkeep
-from acker.operations.acknowledge import acknowledge
+from acker.operations.acknowledge import APP, acknowledge
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand
@@ -91,15 +93,40 @@ def test_what_was_given_up_is_told_until_a_person_acknowledges_it(place):
     for _ in range(2):
         assert told(run) == [
             "2 dead letters stand since fold 0: `acker failures watched` says why, watched.replay emits them "
-            "again, `acker acknowledge watched` ends this warning."
+            "again, `acker acknowledge watched --fold 1` ends this warning."
         ]
         fold(run)
         place.clock.advance(HOUR_SECONDS)
-    upto = acknowledge(run, "ann", "known")
-    assert (told(run), acknowledge(run, "ann", "again")) == ([], upto)
+    assert (acknowledge(run, 2, "ann", "known"), told(run)) == (2, [])
+    assert (acknowledge(run, 2, "ann", "again"), acknowledge(run, 1, "bob", "")) == (2, 2)
     place.add("numbers", id=[5])
     run_cycle(run)
     assert [each.partition(" since")[0] for each in told(run)] == ["1 dead letters stand"]
+
+
+def test_what_was_given_up_after_the_look_stays_unacknowledged(place):
+    place.add("numbers", id=[1])
+    run = place.run(topology(place))
+    run_cycle(run)
+    (shown,) = told(run)
+    assert "`acker acknowledge watched --fold 1` ends" in shown
+    place.add("numbers", id=[3, 5])
+    run_cycle(run)  # between the look and the command
+    assert acknowledge(run, 1, "ann", "known") == 1
+    (left,) = told(run)
+    assert left.startswith("2 dead letters stand since fold 1: ")
+
+
+@pytest.mark.parametrize(
+    ("fold", "told"), [(None, "Say with --fold up to which"), (0, "Fold 0 of"), (9, "Fold 9 of")], ids=str
+)
+def test_a_fold_that_was_not_shown_is_not_acknowledged(place, fold, told):
+    place.add("numbers", id=[1])
+    run = place.run(topology(place))
+    run_cycle(run)
+    with pytest.raises(SettingsError, match=told):
+        acknowledge(run, fold, "ann", "known")
+    assert last_number(run.store.open(ACKNOWLEDGEMENTS), APP) == 0
 
 
 def test_a_dead_letter_that_was_replayed_and_acked_is_told_no_more(place):

@@ -1,17 +1,21 @@
 """Maintenance that needs no Spark: the store's own tables become smaller, and no result changes."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import polars as pl
 import pytest
 
 from acker.core.delta import files_of, query
-from acker.core.schemas import LEDGER
+from acker.core.errors import InTheWay
+from acker.core.lease import COMPACTS, LASTS, Lease
+from acker.core.schemas import BATCHES, EVENTS, LEDGER
 from acker.operations.compact import compact
 from acker.operations.cycle import run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.trim import trim_events, trim_streams
 from acker.reports.audit import audit_report
+from tests.kit.busy import Busy, once
 from tests.kit.polars_topology import PolarsTopology, TableSource, acked
 
 DAY = timedelta(days=1)
@@ -68,6 +72,54 @@ def test_compaction_in_the_middle_of_a_batch_changes_no_result(place, run, state
     assert states(run) == [(number, 1, "acked") for number in range(1, 7)]
     assert acked(run, "doubled") == [(2,), (4,), (6,), (8,), (10,), (12,)]
     assert audit_report(run.topology, run.store).passed
+
+
+def test_of_two_compactions_at_once_one_is_done_and_no_row_is_there_twice(run):
+    for _ in range(3):
+        run_cycle(run)
+    other = []
+    busy = replace(run, store=Busy.of(run.store, once(BATCHES, lambda: other.append(compact(run)))))
+    assert compact(busy)[EVENTS] > 0
+    assert other == [{}]
+    assert audit_report(run.topology, run.store).passed
+
+
+def test_a_compaction_that_was_killed_keeps_others_off_for_as_long_as_it_may_take(place, run):
+    run_cycle(run)
+    Lease(run.store, "killed", run.clock, COMPACTS, run.sightings).hold()
+    assert compact(run) == {}
+    place.clock.advance(LASTS.total_seconds())
+    assert compact(run) != {}
+    assert compact(run) != {}
+
+
+def test_a_rewriting_that_meets_a_compaction_begins_anew(run):
+    for _ in range(3):
+        run_cycle(run)
+    tries = []
+
+    def deleted(table):
+        tries.append(table.version())
+        if len(tries) == 1:
+            compact(run)  # takes away the files that are about to be rewritten
+        return table.delete("kind = 'batch' AND batch = 1")
+
+    assert run.store.change(EVENTS, deleted)["num_deleted_rows"] > 0
+    assert len(tries) == 2
+
+
+def test_a_rewriting_that_meets_another_one_each_time_says_so(place, run):
+    for number in range(3):
+        place.add("numbers", id=[10 + number])
+        run_cycle(run)
+    batches = iter([3, 2, 1])
+
+    def deleted(table):
+        run.store.require(EVENTS).delete(f"batch = {next(batches)}")
+        return table.delete("kind = 'batch' AND batch > 0")
+
+    with pytest.raises(InTheWay, match="could not be rewritten"):
+        run.store.change(EVENTS, deleted)
 
 
 def test_small_files_are_compacted_once_there_are_many(run, states):

@@ -166,13 +166,18 @@ def test_an_empty_variable_counts_as_not_set():
 def test_a_relative_store_becomes_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Settings.from_env({"PIPELINE_STORE": "tables"}).store == str(tmp_path / "tables")
+    for uri in ("file:///srv/a#b?c", "file://localhost/srv/a#b?c"):
+        assert Settings.from_env({"PIPELINE_STORE": uri}).store == "/srv/a#b?c"
 
 
 @pytest.mark.parametrize(
     ("name", "value", "advice"),
     [
         ("PIPELINE_HOME", __file__, "Set it to a folder"),
+        ("PIPELINE_HOME", "/srv/a:b", "Set it to another folder"),
+        ("PIPELINE_HOME", '/srv/"a"', "Set it to another folder"),
         ("PIPELINE_STORE", __file__, "Set it to a folder"),
+        ("PIPELINE_STORE", "/srv/a%41", "Name a folder without"),
         ("PIPELINE_STORE", "hdfs://host/store", "a URI of file, s3, s3a"),
         ("PIPELINE_STORE", "file:store", "file:///"),
         ("PIPELINE_DEPLOYMENT", "two words", "a name of letters"),
