@@ -1,11 +1,10 @@
 """Conditions that people write on the columns of a spout's messages, looked up in its stream without Spark.
 
-The text comes from a command line or a form. It must be one condition: what could be another statement or
-another query is refused before it is run.
+The text comes from a command line or a form. It must be one condition, of terms that `terms` knows: what
+could be another statement, another query, or more than the process can hold is refused before it is run.
 """
 
 import re
-from itertools import accumulate
 
 import polars as pl
 
@@ -14,15 +13,18 @@ from acker.core.errors import SettingsError, StoreError
 from acker.core.quoting import check_text, column_name
 from acker.core.schemas import stream
 from acker.core.snapshot import Snapshot
+from acker.operations.terms import is_whole, refused_term
 
 MOST_CHARACTERS = 2_000  # DataFusion ends the process on some thousand terms
 
-_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
-_PLACEHOLDER = "\0"  # of what is quoted
-# Other statements and queries, comments, and other ways to quote, in which the end of a text could hide.
-_REFUSED = re.compile(r"[;$`]|--|/\*|\w\0|\b(?:select|table|values|with)\b", re.IGNORECASE)
+_PAGE = "docs/how-to/backfill.md#conditions-on-the-messages-own-columns"
 _NONE = pl.DataFrame(schema={"source_partition": pl.String, "source_offset": pl.Int64, "holds": pl.Boolean})
 _POSITION = ("_source_partition", "_source_offset")
+# Of the engine's own texts: wrappers before the cause, and the wish after it to be told of bugs.
+_WRAPPED = re.compile(
+    r"^(?:External error: |Execution error: |Arrow error: |Optimizer rule '\w+' failed caused by )+"
+)
+_BUG = re.compile(r"\s*This issue was likely caused by a bug .*", re.DOTALL)
 
 
 def check_condition(text: str) -> None:
@@ -37,16 +39,18 @@ def check_condition(text: str) -> None:
             f"The condition has {len(text):,} characters, and {MOST_CHARACTERS:,} may be; replay in several "
             "parts, or choose by partition, position or time."
         )
-    bare = _QUOTED.sub(_PLACEHOLDER, text)
-    refused = _REFUSED.search(bare)
-    if refused:
-        what = refused[0].replace(_PLACEHOLDER, "'")
+    refused = refused_term(text)
+    if refused and refused.startswith("the function"):
         raise SettingsError(
-            f"The condition {text!r:.200} has {what}, which no condition on a message's columns needs. "
+            f"The condition {text!r:.200} has {refused}, which no condition may call. See {_PAGE} for those "
+            "that it may."
+        )
+    if refused:
+        raise SettingsError(
+            f"The condition {text!r:.200} has {refused}, which no condition on a message's columns needs. "
             "Write one such as \"day = '2026-01-31' AND amount > 10\"."
         )
-    depths = list(accumulate({"(": 1, ")": -1}.get(character, 0) for character in bare))
-    if not bare.strip() or min(depths) < 0 or depths[-1] or set(bare) & set("'\""):
+    if not is_whole(text):
         raise SettingsError(
             f"The condition {text!r:.200} is not whole: close every bracket and every quote, and no others."
         )
@@ -79,7 +83,8 @@ def messages_where(snapshot: Snapshot, spout: str, condition: str) -> pl.DataFra
             stream=table,
         )
     except StoreError as error:
-        why = said(error.__cause__) if isinstance(error.__cause__, Exception) else str(error)
+        cause = error.__cause__
+        why = _BUG.sub(".", _WRAPPED.sub("", said(cause))) if isinstance(cause, Exception) else str(error)
         raise SettingsError(
             f"The condition {condition!r:.200} cannot be looked up: {why} The columns of {spout} are "
             f"{', '.join(columns) or 'none'}."

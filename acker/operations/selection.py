@@ -8,7 +8,7 @@ from acker.core.events import SELECTABLE, State
 from acker.core.messages import MessageId, parse_position
 from acker.core.names import did_you_mean
 from acker.core.quoting import check_text
-from acker.operations.conditions import check_condition
+from acker.operations.conditions import MOST_CHARACTERS, check_condition
 from acker.operations.fields import Fields, number_in, text_in, texts_in, time_in
 from acker.topology.topology import Topology
 
@@ -68,6 +68,11 @@ class Selection:
             )
         for what in ("reason", "partition", "component"):
             check_text(f"The {what}", getattr(self, what) or "")
+        if len(self.partition or "") > MOST_CHARACTERS:
+            raise SettingsError(
+                f"The pattern of partitions has {len(self.partition or ''):,} characters, and "
+                f"{MOST_CHARACTERS:,} may be; write a shorter one with * in it."
+            )
         if self.where is not None:
             check_condition(self.where)
             if not self.spout:

@@ -140,3 +140,8 @@ def test_the_condition_on_a_topology_with_one_spout_is_of_that():
     alone = Topology("alone")
     alone.spout("orders", DeltaSpout("orders", key="id"))
     assert Selection.parse({"states": ["acked"], "where": "id = 1"}, alone).spout == "orders"
+
+
+def test_a_pattern_of_partitions_is_no_longer_than_a_condition():
+    with pytest.raises(SettingsError, match=r"has 2,001 characters, and 2,000 may be"):
+        Selection(partition="?" * 2_001)
