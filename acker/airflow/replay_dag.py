@@ -5,10 +5,9 @@ from typing import Any
 from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from acker.airflow.approval import approval_task, is_approved
+from acker.airflow.approval import TASK, approval_task
 from acker.airflow.wiring import SETTINGS, dag_of, events, replayed, spark_task
 from acker.core.events import SELECTABLE
-from acker.core.quoting import markdown_code
 from acker.runtime.manifest import Manifest
 
 STATES = [state.value for state in SELECTABLE]
@@ -22,7 +21,8 @@ What the form selects is recorded by the task `select`, and just that is emitted
 log of `select` lists the first messages. A dry run records and emits nothing.
 
 A replay of more than {limit:,} messages waits until another user approves it, and is rejected if nobody
-answers in {hours} hours. Who asked for what and why is kept in the table `replay_requests`.
+answers in {hours} hours. What one user has asked for within a day, and what is open of it, counts together.
+Who asked for what and why is kept in the table `replay_requests`, and who approved it in `replay_steps`.
 
 **When a task fails** try it again: what was planned is finished, and no attempt is emitted twice.
 """
@@ -32,8 +32,7 @@ def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
     doc = DOC.format(name=manifest.name, limit=SETTINGS.approval_limit, hours=SETTINGS.approval_hours)
     # One run may wait for a person while others go on; they emit one after the other.
-    options = {"params": form(manifest), "user_defined_filters": {"as_code": markdown_code}}
-    with dag_of(manifest, "replay", None, doc, **options, max_active_runs=16) as dag:
+    with dag_of(manifest, "replay", None, doc, params=form(manifest), max_active_runs=16) as dag:
         select = _select_task(manifest)
         approve = approval_task(manifest)
         emit = _emit_task(manifest)
@@ -114,17 +113,18 @@ def _select_task(manifest: Manifest) -> Any:
                 counts = tasks.count_requested(manifest.name, params)
             else:
                 who = dag_run.triggering_user_name or "airflow"
-                counts = tasks.request_by_hand(tasks.open_run(manifest.name), params, who, dag_run.run_id)
+                run = tasks.open_run(manifest.name)
+                counts = tasks.request_by_hand(run, params, who, dag_run.run_id)
+                asks = tasks.must_be_approved(run, dag_run.run_id, SETTINGS.approval_limit)
         except (SettingsError, TopologyError, UnknownMessage) as error:
             raise AirflowFailException(str(error)) from error
         context["ti"].xcom_push(key="matched", value=counts["matched"])
-        context["ti"].xcom_push(key="gone", value=counts.get("gone", 0))
         tasks.log.info("%s messages match; %s more are in flight.", counts["matched"], counts["in_flight"])
         if "unseen" in counts:
             tasks.log.warning("Of %s more nobody can tell: their rows were trimmed.", counts["unseen"])
         if params["dry_run"]:
             return None
-        return "approve" if counts["matched"] > SETTINGS.approval_limit else "emit"
+        return TASK if asks else "emit"
 
     return select()
 
@@ -135,10 +135,9 @@ def _emit_task(manifest: Manifest) -> Any:
         from acker.core.errors import SettingsError, TopologyError
 
         context = get_current_context()
-        most = None if is_approved(context) else SETTINGS.approval_limit
         try:
             run = tasks.open_run(manifest.name, connect)
-            return tasks.emit_requested(run, context["dag_run"].run_id, most)
+            return tasks.emit_requested(run, context["dag_run"].run_id, SETTINGS.approval_limit)
         except (SettingsError, TopologyError) as error:
             raise AirflowFailException(str(error)) from error
 

@@ -33,6 +33,7 @@ from acker.kafka.connections import look_up_with
 from acker.operations import compact as maintain
 from acker.operations import cycle, replay
 from acker.operations import fold as acking
+from acker.operations.approvals import Told, check_approved, record_asked, record_emitted, standing_of
 from acker.operations.cycle import room_for_new, run_spout
 from acker.operations.fields import Fields, text_in
 from acker.operations.forget import expire_reasons
@@ -271,7 +272,16 @@ def request_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) 
     _log_listed(found.listed)
     unseen = {"unseen": found.unseen} if found.unseen else {}
     gone = gone_of(run.topology, run.snapshot(), found.emissions)
+    record_asked(run, request, Told.of(found, gone))
     return {"matched": request.matched, "in_flight": found.in_flight, **unseen, **_told(gone)}
+
+
+def must_be_approved(run: Run, request_id: str, limit: int) -> bool:
+    """Whether a person has to approve a request; the log says what counts together with it."""
+    standing = standing_of(run.store, read_request(run.store, request_id), run.clock())
+    if standing.others:
+        log.info("%s", standing.together)
+    return standing.must_be_approved(limit)
 
 
 def _told(gone: Gone) -> Counts:
@@ -297,19 +307,17 @@ def emit_requested(run: Run, request_id: str, most: int | None = None) -> Counts
     """Emit what a request has recorded and nobody has emitted since. Again it emits nothing more.
 
     Args:
-        most: refuse a request of more messages; None: somebody has approved it.
+        most: how many messages one person may have emitted without another; None: any number.
 
     Raises:
-        SettingsError: it is of more.
+        SettingsError: the store's own record has no approval of it, and it needs one.
         StoreError: there is no such request.
     """
     request = read_request(run.store, request_id)
-    if most is not None and request.matched > most:
-        raise SettingsError(
-            f"The request is of {request.matched:,} messages, and nobody has approved it. More than the "
-            f"{most:,} of PIPELINE_APPROVAL_LIMIT need that."
-        )
+    if most is not None:
+        check_approved(run, request, most)
     messages = replay.emit_requested(run, request)
+    record_emitted(run, request)
     return {"messages": messages} if messages else {}
 
 

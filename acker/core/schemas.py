@@ -11,6 +11,7 @@ BATCHES = "batches"
 EVENTS = "events"
 LEDGER = "ledger"
 REPLAY_REQUESTS = "replay_requests"
+REPLAY_STEPS = "replay_steps"
 REPLAYS = "replays"
 TRIMS = "trims"
 HOLDS = "holds"
@@ -106,6 +107,11 @@ SCHEMAS = {
             request_id string, requested_by string, requested_at timestamp, why string,
             selection string, matched bigint""",
         stats_columns="requested_at",
+    ),
+    REPLAY_STEPS: TableSchema(
+        columns="""
+            request_id string, plan string, step string, done_by string, done_at timestamp, told string""",
+        stats_columns="done_at",
     ),
     REPLAYS: TableSchema(
         columns="""

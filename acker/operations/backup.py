@@ -36,6 +36,7 @@ from acker.core.schemas import (
     PUBLISHERS,
     REFUSALS,
     REPLAY_REQUESTS,
+    REPLAY_STEPS,
     REPLAYS,
     TRIMS,
     stream,
@@ -272,7 +273,7 @@ def _stands_still(store: Store, own: Mapping[str, DeltaTable]) -> bool:
 def _names(topology: Topology, store: Store) -> Iterator[str]:
     yield from (*_DECIDING, ACKNOWLEDGEMENTS)
     yield from map(stream, Journal(store, topology.roles).components())
-    yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, REFUSALS, TRIMS)
+    yield from (HOLDS, BATCHES, REPLAY_STEPS, REPLAY_REQUESTS, REPLAYS, REFUSALS, TRIMS)
     yield from map(trimmed, counted_trim(store).tuples or ())
     yield from map(
         kept, dict.fromkeys([*topology.publications, *Journal(store, topology.roles).components()])

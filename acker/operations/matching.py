@@ -58,6 +58,7 @@ class Matched:
         trimmed: of the messages, acked ones whose tuples may be gone from the streams.
         listed: of the messages, the first `MOST_LISTED`.
         unseen: messages of which `where` cannot tell, since their rows were trimmed from the spout's stream.
+        chosen: of the messages, those that match; the others were settled together with such.
     """
 
     emissions: pl.DataFrame = field(default_factory=lambda: _NONE, repr=False)
@@ -65,6 +66,7 @@ class Matched:
     trimmed: int = 0
     listed: tuple[Listed, ...] = ()
     unseen: int = 0
+    chosen: int = 0
 
     @property
     def count(self) -> int:
@@ -100,7 +102,8 @@ def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
         pending, settled = (rows.filter("holds").drop("holds") for rows in (pending, settled))
     ordered = settled.sort(MESSAGE)
     chosen = collect(ordered if selection.limit is None else ordered.head(selection.limit))
-    return _matched(_emitted(topology, snapshot, fold, chosen), _count(pending), unseen)
+    found = _emitted(topology, snapshot, fold, chosen)
+    return _matched(found, _count(pending), unseen, chosen.height)
 
 
 def newest_matching(
@@ -142,13 +145,14 @@ def select_recorded(topology: Topology, snapshot: Snapshot, recorded: pl.DataFra
     return _matched(found.join(recorded, on=key, how="semi", maintain_order="left").filter(is_whole))
 
 
-def _matched(emitted: pl.DataFrame, in_flight: int = 0, unseen: int = 0) -> Matched:
+def _matched(emitted: pl.DataFrame, in_flight: int = 0, unseen: int = 0, chosen: int = 0) -> Matched:
     return Matched(
         emitted.select(_NONE.columns),
         in_flight,
         emitted.filter("gone").height,
         tuple(Listed.of(row) for row in emitted.head(MOST_LISTED).rows(named=True)),
         unseen,
+        chosen,
     )
 
 

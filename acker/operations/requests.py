@@ -29,11 +29,15 @@ class Request:
         request_id: names it for ever.
         selection: what was asked for, as JSON.
         matched: how many messages that chose.
+        requested_by, requested_at, why: who asked for it, when, and what they said.
     """
 
     request_id: str
     selection: str
     matched: int
+    requested_by: str
+    requested_at: datetime
+    why: str
 
     @property
     def plan(self) -> str:
@@ -92,7 +96,7 @@ def read_request(store: Store, request_id: str) -> Request:
     Raises:
         StoreError: it was not.
     """
-    columns = "request_id, selection, matched"
+    columns = "request_id, selection, matched, requested_by, requested_at, why"
     rows = query(
         f"SELECT {columns} FROM requests WHERE request_id = {sql_text(request_id)}",
         requests=store.require(REPLAY_REQUESTS),

@@ -13,8 +13,10 @@ from acker.core.ledger import current_rows, live_counts, newest_of, unfolded
 from acker.core.live import live_count
 from acker.core.names import called
 from acker.core.parquet import collect
+from acker.core.quoting import printable
 from acker.core.schemas import ACKNOWLEDGEMENTS, EVENTS, LEDGER, component_of
 from acker.operations.acknowledge import APP
+from acker.operations.approvals import TOGETHER, refused_since
 from acker.operations.cycle import in_flight
 from acker.operations.fold import waiting_batches
 from acker.operations.publish import published_upto
@@ -34,6 +36,18 @@ def held(look: Look) -> Findings:
                 f"`acker give-up {called(look.topology.name)} {bolt.name}`."
             )
             yield Finding("held", bolt.name, said, grade=f"{hold.batch}: {hold.reason}")
+
+
+def unapproved(look: Look) -> Findings:
+    """Replays that were let go as if somebody had approved them; for a day, or until somebody does."""
+    for refused in refused_since(look.store, look.now - TOGETHER):
+        said = (
+            f"The replay {printable(refused['request_id'])} of {refused['matched']:,} messages, which "
+            f"{printable(refused['requested_by'])} asked for, was to be emitted at "
+            f"{time_of(refused['refused_at'])} although nobody has approved it: nothing was emitted. Look in "
+            f"Airflow's audit log who has changed its tasks in {look.topology.name}.replay."
+        )
+        yield Finding("unapproved", refused["request_id"], said, grade=refused["refused_at"].isoformat())
 
 
 def late_batches(look: Look) -> Findings:
@@ -262,6 +276,7 @@ def failed_upkeep(look: Look) -> Findings:
 
 LOOKS: tuple[Callable[[Look], Findings], ...] = (
     held,
+    unapproved,
     late_batches,
     late_folds,
     late_retries,

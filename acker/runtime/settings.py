@@ -78,6 +78,10 @@ class Settings:
             Default: 24.
         self_approval: `PIPELINE_SELF_APPROVAL`, whether who asked for a replay may approve it: `on`, `off`,
             or `auto`, where Airflow's own configuration knows no other user. Default: `auto`.
+        approvers: `PIPELINE_APPROVERS`, the users that may approve one, by their names at Airflow, with
+            commas between them. Default: none, and every other user may.
+        approval_notifier: `PIPELINE_APPROVAL_NOTIFIER`, the import string of what is called with the context
+            of a task that waits for a person: a function, or a notifier of Airflow. Default: none.
         monitor_schedule: `PIPELINE_MONITOR_SCHEDULE`, when Airflow looks for what an operator should know, as
             a cron expression in UTC or a preset. Default: every five minutes. What it fails for:
         dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, that nobody has acknowledged. Default: 0.
@@ -143,6 +147,8 @@ class Settings:
     approval_limit: int
     approval_hours: int
     self_approval: str
+    approvers: tuple[str, ...]
+    approval_notifier: str | None
     dead_letters_allowed: int
     backlog_allowed: int
     backlog_ahead_hours: int
@@ -238,6 +244,8 @@ class Settings:
             approval_limit=number("PIPELINE_APPROVAL_LIMIT", 1000),
             approval_hours=positive_number("PIPELINE_APPROVAL_HOURS", 24, environ),
             self_approval=one_of("PIPELINE_SELF_APPROVAL", (_AUTO, "on", "off"), environ),
+            approvers=_names(value("PIPELINE_APPROVERS", "")),
+            approval_notifier=_notifier(value("PIPELINE_APPROVAL_NOTIFIER", "")),
             dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
             backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
             backlog_ahead_hours=number("PIPELINE_BACKLOG_AHEAD_HOURS", 4),
@@ -368,6 +376,19 @@ def _topologies(text: str) -> tuple[str, ...]:
                 "Write package.module:attribute, with commas between several."
             )
     return tuple(filter(None, stripped))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
+
+
+def _notifier(text: str) -> str | None:
+    if text and not _IMPORT_STRING.match(text):
+        raise SettingsError(
+            f"PIPELINE_APPROVAL_NOTIFIER is {text!r:.200}, which is no import string. Write "
+            "package.module:attribute."
+        )
+    return text or None
 
 
 def _remote(text: str) -> str | None:

@@ -67,7 +67,7 @@ TOKEN = """
 from airflow.api_fastapi.app import create_auth_manager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 
-print(create_auth_manager().generate_jwt(SimpleAuthManagerUser(username="bob", role="ADMIN")))
+print(create_auth_manager().generate_jwt(SimpleAuthManagerUser(username="{name}", role="{role}")))
 """
 NEVER = "0 0 29 2 *"  # before the next one the tests start what they want to see
 DONE = ("success", "failed")
@@ -188,10 +188,21 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
 @pytest.fixture(scope="module")
 def bob(airflow: Airflow) -> Stack:
     """The stack as a second user sees it."""
+    return seen_by(airflow.stack, "bob", "ADMIN")
+
+
+@pytest.fixture(scope="module")
+def mallory(airflow: Airflow) -> Stack:
+    """The stack as a user sees it who may trigger and no more."""
+    return seen_by(airflow.stack, "mallory", "USER")
+
+
+def seen_by(stack: Stack, name: str, role: str) -> Stack:
+    program = TOKEN.format(name=name, role=role)
     done = subprocess.run(
-        [sys.executable, "-c", TOKEN], env=airflow.stack.environ, check=True, capture_output=True, text=True
+        [sys.executable, "-c", program], env=stack.environ, check=True, capture_output=True, text=True
     )
-    return replace(airflow.stack, _token=(float("inf"), done.stdout.split()[-1]))
+    return replace(stack, _token=(float("inf"), done.stdout.split()[-1]))
 
 
 @pytest.fixture
@@ -350,6 +361,28 @@ def test_a_task_that_is_marked_as_a_success_approves_nothing(airflow):
     said = "The request is of 4 messages, and nobody has approved it."
     assert said in airflow.log("replay", run, "emit")
     assert newest_attempts(airflow) == [1, 1, 1, 2]
+
+
+@pytest.mark.extended
+def test_who_may_trigger_cannot_forge_an_approval_and_the_monitor_tells_it(all_acked, mallory):
+    airflow, before = all_acked, newest_attempts(all_acked)
+    body = {"logical_date": None, "conf": {"states": ["acked"], "why": "forged"}}
+    run = mallory.api("POST", "dags/squares.replay/dagRuns", body)["dag_run_id"]
+    asked = airflow.asked("replay", run, "approve")
+    assert f"{len(before)} of them are acked: what they have published is replaced in" in asked
+    approve = f"dags/squares.replay/dagRuns/{run}/taskInstances/approve"
+    bob = {"id": "bob", "name": "bob"}
+    forged = {"chosen_options": ["Approve"], "responded_at": "2026-01-01T00:00:00Z", "responded_by_user": bob}
+    mallory.api("POST", f"{approve}/xcomEntries", {"key": "return_value", "value": forged})
+    mallory.api("PATCH", approve, {"new_state": "success"})
+    assert airflow.finish("replay", run) == "failed"
+    assert "nobody has approved it" in airflow.log("replay", run, "emit")
+    assert newest_attempts(airflow) == before
+    look = airflow.trigger("monitor")
+    assert airflow.finish("monitor", look) == "failed"
+    assert f"The replay {run} of {len(before)} messages, which mallory" in airflow.log(
+        "monitor", look, "check"
+    )
 
 
 @pytest.mark.extended

@@ -196,24 +196,21 @@ def test_a_run_is_documented_by_its_topology(dags):
 
 
 RENDER = """
-import json, sys
-from airflow.dag_processing.dagbag import DagBag
+import json
+from datetime import UTC, datetime
+from acker.airflow.approval import body_of
+from acker.airflow.wiring import MANIFESTS
+from acker.operations.approvals import Question, Told
+from acker.operations.requests import Request
 
-dag = DagBag(sys.argv[1]).dags["branches.replay"]
-params = {
-    "states": ["acked"],
-    "why": "![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }}",
-    "limit": None,
-    "reason": "<img src=x>",
-    "[a](http://elsewhere)": "[b](http://elsewhere)",
-    "<img src=x>": "x",
-}
-class Select:
-    def xcom_pull(self, task_ids, key):
-        return {("select", "gone"): 1200}[task_ids, key]
-
-body = dag.get_task("approve").body
-print("RESULT" + json.dumps(dag.get_template_env().from_string(body).render(params=params, ti=Select())))
+why = "![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }}"
+chosen = {"states": ["acked"], "positions": [["a", 1], ["b", 2]], "reason": "<img src=x>", "limit": None}
+selection = json.dumps(chosen)
+request = Request("run", selection, 1300, "ann", datetime(2026, 1, 1, tzinfo=UTC), why)
+told = Told(chosen=1000, partners=300, acked=1250, gone=1200)
+together = "Together with 2 other requests of [ann](http://elsewhere), it is of 4,000 messages."
+said = list(body_of(Question(request, told, together), MANIFESTS[0]))
+print("RESULT" + json.dumps([said, list(MANIFESTS[0].tables.values())]))
 """
 
 
@@ -266,19 +263,65 @@ def test_a_topology_is_run_by_its_own_schedule_and_in_one_task_where_it_says_so(
 
 
 @pytest.mark.extended
-def test_who_approves_a_replay_is_told_what_is_gone_and_what_was_filled_in_is_no_markdown(
-    tmp_path,
-):
-    gone, chosen, _ = run_with_dags(RENDER, tmp_path, "branches:topology").split("\n\n")
-    assert gone.startswith("1,200 of them are gone from their source and would be lost")
-    assert chosen.splitlines() == [
-        "",
-        "- `states`: `acked`",
-        "- `why`: `` ![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }} ``",
-        "- `reason`: `<img src=x>`",
-        "- `[a](http://elsewhere)`: `[b](http://elsewhere)`",
-        "- `<img src=x>`: `x`",
+def test_who_approves_a_replay_is_told_what_it_does_and_what_was_filled_in_is_no_markdown(tmp_path):
+    said, tables = run_with_dags(RENDER, tmp_path, "branches:topology")
+    assert len(tables) == 3
+    assert said == [
+        "1,000 messages were chosen and 300 that come along, since they were settled together with chosen "
+        "ones.",
+        f"1,250 of them are acked: what they have published is replaced in "
+        f"{', '.join(f'`{table}`' for table in tables)} once their new attempt is acked.",
+        "1,200 of them are gone from their source, cannot be read any more, and would be lost; the log of "
+        "`select` says why.",
+        "`Together with 2 other requests of [ann](http://elsewhere), it is of 4,000 messages.`",
+        "- `states`: `acked`\n"
+        "- `positions`: `a:1, b:2`\n"
+        "- `reason`: `<img src=x>`\n"
+        "- `why`: `` ![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }} ``\n"
+        "- `requested by`: `ann`",
+        "Rejecting leaves every message as it is.",
     ]
+
+
+WHO = """
+import json
+from airflow.sdk.exceptions import AirflowFailException
+from acker.airflow import approval
+from acker.airflow.wiring import MANIFESTS
+
+def says(call, *arguments):
+    try:
+        call(*arguments)
+    except AirflowFailException as error:
+        return str(error)
+
+task = approval.approval_task(MANIFESTS[0])
+print("RESULT" + json.dumps([
+    task.assigned_users,
+    len(task.notifiers),
+    [says(approval.check_approver, user and {"id": user, "name": user}, "branches.replay")
+        for user in ("ann", "eve", None)],
+    says(approval.check_notifier),
+]))
+"""
+
+
+@pytest.mark.extended
+def test_who_may_approve_and_what_is_called_are_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIPELINE_APPROVERS", "ann, bob")
+    monkeypatch.setenv("PIPELINE_APPROVAL_NOTIFIER", "nowhere:tell")
+    users, notifiers, said, notifier = run_with_dags(WHO, tmp_path, "branches:topology")
+    assert (users, notifiers) == ([{"id": name, "name": name} for name in ("ann", "bob")], 1)
+    again = "Nothing was emitted. Clear the task approve of this run of branches.replay, and it asks again."
+    assert said == [
+        None,
+        f"eve is not among the ann, bob of PIPELINE_APPROVERS, who may approve a replay. {again}",
+        f"Nobody has approved this replay. {again}",
+    ]
+    assert notifier == (
+        "PIPELINE_APPROVAL_NOTIFIER is 'nowhere:tell', which does not import: ModuleNotFoundError: No module "
+        "named 'nowhere'. Mend that, and clear this task."
+    )
 
 
 OWN = """

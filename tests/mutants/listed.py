@@ -7,6 +7,8 @@ moves with it.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+APPROVALS = "tests/store/test_approvals.py::"
+CONDITIONS = "tests/unit/test_conditions.py::"
 FILES = "tests/spark/test_files.py::"
 LISTING = "tests/unit/test_listing.py::"
 FORGET = "tests/store/test_forget.py::"
@@ -1042,9 +1044,9 @@ MUTANTS = (
         "a backup opens the journal before the streams",
         "acker/operations/backup.py",
         """    yield from map(stream, Journal(store, topology.roles).components())
-    yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, REFUSALS, TRIMS)
+    yield from (HOLDS, BATCHES, REPLAY_STEPS, REPLAY_REQUESTS, REPLAYS, REFUSALS, TRIMS)
 """,
-        """    yield from (HOLDS, BATCHES, REPLAY_REQUESTS, REPLAYS, REFUSALS, TRIMS)
+        """    yield from (HOLDS, BATCHES, REPLAY_STEPS, REPLAY_REQUESTS, REPLAYS, REFUSALS, TRIMS)
     yield from map(stream, Journal(store, topology.roles).components())
 """,
         (f"{BACKUP}test_what_is_written_in_a_backup_is_planned_in_it",),
@@ -1268,5 +1270,34 @@ MUTANTS = (
         "if ends_worker(error):\n        return ENDED",
         "if ends_worker(error):\n        return None",
         ("tests/spark/test_bad_rows.py::test_a_message_that_ends_the_python_worker_fails_alone[basic]",),
+    ),
+    # Approvals, and conditions that people write.
+    Mutant(
+        "a large replay is emitted without an approval",
+        "acker/operations/approvals.py",
+        "    if not standing.must_be_approved(limit):\n        return\n",
+        "    return\n",
+        (f"{APPROVALS}test_only_an_answer_that_the_operator_has_recorded_lets_a_large_request_out[caller]",),
+    ),
+    Mutant(
+        "an answer to one request is one to all",
+        "acker/operations/approvals.py",
+        "f\"SELECT step FROM steps WHERE plan = '{request.plan}' \"",
+        '"SELECT step FROM steps WHERE true "',
+        (f"{APPROVALS}test_the_newest_answer_counts_and_one_of_another_request_does_not[caller]",),
+    ),
+    Mutant(
+        "each request of a person counts by itself",
+        "acker/operations/approvals.py",
+        "return self.request.matched + self.messages > limit",
+        "return self.request.matched > limit",
+        (f"{APPROVALS}test_what_one_person_asks_for_in_pieces_counts_together[caller]",),
+    ),
+    Mutant(
+        "a condition calls any function",
+        "acker/operations/terms.py",
+        "if _is_name(before) and before not in _BEFORE_BRACKET:",
+        "if False:",
+        (f"{CONDITIONS}test_a_function_that_may_make_more_than_it_is_given_is_refused",),
     ),
 )

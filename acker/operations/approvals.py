@@ -1,0 +1,248 @@
+"""Approvals of replays that a form asks for: which need one, the question, and who has answered.
+
+Each step of such a request is a row of the table `replay_steps`, which only code of this library writes. A
+scheduler's own notes, such as a task's state or what it returned, are what a user may write who may trigger.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from acker.batches.run import Run
+from acker.core.delta import append_rows, query
+from acker.core.errors import SettingsError
+from acker.core.quoting import sql_text
+from acker.core.schemas import REPLAY_REQUESTS, REPLAY_STEPS, SCHEMAS
+from acker.core.store import Store
+from acker.operations.matching import Matched
+from acker.operations.readable import Gone
+from acker.operations.requests import Request
+
+TOGETHER = timedelta(hours=24)  # what one person asked for or emitted within it counts together
+
+
+class Step(StrEnum):
+    """What happened to a request."""
+
+    ASKED = "asked"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    REFUSED = "refused"  # it was to be emitted, and had to be approved and was not
+    EMITTED = "emitted"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a request comes to, in messages, as who approves it is told.
+
+    Args:
+        chosen: those that the selection chose.
+        partners: those that come along, since they were settled together with chosen ones.
+        acked: of both, those whose published rows are replaced.
+        gone: of both, those that cannot be read any more.
+        unchecked: spouts of which nobody has looked, each with why.
+    """
+
+    chosen: int
+    partners: int
+    acked: int
+    gone: int
+    unchecked: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, matched: Matched, gone: Gone) -> "Told":
+        """What a selection has found."""
+        acked = int(matched.emissions["replaces"].is_not_null().sum())
+        partners = matched.count - matched.chosen
+        return cls(matched.chosen, partners, acked, gone.count, gone.unchecked)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a request stands, when somebody wants to emit it.
+
+    Args:
+        request: which one.
+        others: how many requests of the same person count together with it.
+        messages: of those.
+        answer: the newest answer of a person, if any.
+    """
+
+    request: Request
+    others: int
+    messages: int
+    answer: Step | None
+
+    def must_be_approved(self, limit: int) -> bool:
+        """Whether nobody has approved it, and it needs that.
+
+        Args:
+            limit: of how many messages one person may have emitted without another.
+        """
+        if self.answer is not None:
+            return self.answer is Step.REJECTED
+        return self.request.matched + self.messages > limit
+
+    @property
+    def together(self) -> str:
+        """What counts together with it, as a sentence; nothing where nothing does."""
+        if not self.others:
+            return ""
+        requests = "1 other request" if self.others == 1 else f"{self.others:,} other requests"
+        return (
+            f"Together with {requests} of {self.request.requested_by}, open or of the last "
+            f"{TOGETHER // timedelta(hours=1)} hours and not approved, it is of "
+            f"{self.request.matched + self.messages:,} messages."
+        )
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a person has to know who is to approve a request; `together` as `Standing` has it."""
+
+    request: Request
+    told: Told | None  # None where it was not a form that asked
+    together: str
+
+
+def question_of(store: Store, request: Request, now: datetime) -> Question:
+    """What a person is asked about a request."""
+    return Question(request, _told_of(store, request), standing_of(store, request, now).together)
+
+
+def record_asked(run: Run, request: Request, told: Told) -> None:
+    """Record that a form has asked, once for a request."""
+    _record(run, request, Step.ASKED, request.requested_by, run.clock(), asdict(told))
+
+
+def record_answer(run: Run, request: Request, is_approved: bool, who: str | None, when: datetime) -> None:
+    """Record what a person has answered; None where nobody has, and time has rejected it."""
+    step = Step.APPROVED if is_approved else Step.REJECTED
+    _record(run, request, step, who, when, {}, f" {when.isoformat()}")
+
+
+def record_emitted(run: Run, request: Request) -> None:
+    """Record that a request was emitted, once."""
+    _record(run, request, Step.EMITTED, None, run.clock(), {})
+
+
+def _record(
+    run: Run,
+    request: Request,
+    step: Step,
+    who: str | None,
+    when: datetime,
+    told: dict[str, Any],
+    apart: str = "",
+) -> None:
+    """Append a step, once for each request, step and `apart`."""
+    row = {
+        "request_id": request.request_id,
+        "plan": request.plan,
+        "step": str(step),
+        "done_by": who,
+        "done_at": when,
+        "told": json.dumps(told) if told else None,
+    }
+    rows = pa.Table.from_pylist([row], SCHEMAS[REPLAY_STEPS].arrow())
+    append_rows(run.store.require(REPLAY_STEPS), rows, f"{request.plan} {step}{apart}", 1)
+
+
+def _told_of(store: Store, request: Request) -> Told | None:
+    """What was counted when a form asked; None where none has."""
+    rows = query(
+        f"SELECT told FROM steps WHERE plan = '{request.plan}' AND step = '{Step.ASKED}'",
+        steps=store.require(REPLAY_STEPS),
+    )
+    return Told(**json.loads(rows[0]["told"])) if rows else None
+
+
+def check_approved(run: Run, request: Request, limit: int) -> None:
+    """Refuse to emit a request that has to be approved and was not, and record that somebody wanted to.
+
+    Raises:
+        SettingsError: with how many messages it is of.
+    """
+    standing = standing_of(run.store, request, run.clock())
+    if not standing.must_be_approved(limit):
+        return
+    _record(run, request, Step.REFUSED, request.requested_by, run.clock(), {}, f" {run.run_id}")
+    if standing.answer is Step.REJECTED:
+        why = "and a person has rejected it. Ask again, as a new request."
+    else:
+        together = f" {standing.together}" if standing.others else ""
+        why = (
+            f"and nobody has approved it.{together} More than the {limit:,} of PIPELINE_APPROVAL_LIMIT need "
+            "that. Clear the task select, and it asks."
+        )
+    raise SettingsError(f"The request is of {request.matched:,} messages, {why}")
+
+
+def standing_of(store: Store, request: Request, now: datetime) -> Standing:
+    """How a request stands by what its own person has asked for besides, and by the answers.
+
+    Of others those count that nobody has approved and nobody has rejected before they were emitted, which are
+    open, or which were asked for or emitted within `TOGETHER`. Of two that are not emitted yet the first that
+    was asked for does not count the other.
+    """
+    since, mine = _time(now - TOGETHER), sql_text(request.request_id)
+    then = _time(request.requested_at)
+    (row,) = query(
+        f"""
+        WITH each AS (
+            SELECT request_id, bool_or(step = '{Step.ASKED}') AS asked,
+                max(CASE WHEN step = '{Step.EMITTED}' THEN done_at END) AS emitted_at,
+                max(CASE WHEN step = '{Step.APPROVED}' THEN done_at END) AS approved_at,
+                max(CASE WHEN step = '{Step.REJECTED}' THEN done_at END) AS rejected_at
+            FROM steps GROUP BY request_id)
+        SELECT count(*) AS others, coalesce(sum(matched), 0) AS messages
+        FROM requests r LEFT JOIN each s ON r.request_id = s.request_id
+        WHERE r.requested_by = {sql_text(request.requested_by)} AND r.request_id <> {mine}
+            AND NOT starts_with(selection, '{{"forget"')
+            AND (approved_at IS NULL OR coalesce(rejected_at > approved_at, false))
+            AND (rejected_at IS NULL OR emitted_at IS NOT NULL)
+            AND (requested_at > {since} OR emitted_at > {since} OR (asked AND emitted_at IS NULL))
+            AND (emitted_at IS NOT NULL OR requested_at < {then}
+                OR (requested_at = {then} AND r.request_id < {mine}))""",
+        requests=store.require(REPLAY_REQUESTS),
+        steps=store.require(REPLAY_STEPS),
+    )
+    return Standing(request, row["others"], row["messages"], _answer(store, request))
+
+
+def refused_since(store: Store, since: datetime) -> list[dict[str, Any]]:
+    """Requests that were to be emitted without the approval that they need, and have none since.
+
+    They have request_id, requested_by, matched and `refused_at`, the newest first.
+    """
+    requests, steps = store.open(REPLAY_REQUESTS), store.open(REPLAY_STEPS)
+    if requests is None or steps is None:
+        return []
+    return query(
+        f"""
+        SELECT r.request_id, requested_by, matched, max(done_at) AS refused_at
+        FROM steps s JOIN requests r ON r.request_id = s.request_id
+        WHERE step = '{Step.REFUSED}' AND done_at > {_time(since)} AND s.request_id NOT IN (
+            SELECT request_id FROM steps WHERE step IN ('{Step.APPROVED}', '{Step.EMITTED}'))
+        GROUP BY r.request_id, requested_by, matched ORDER BY refused_at DESC""",
+        requests=requests,
+        steps=steps,
+    )
+
+
+def _answer(store: Store, request: Request) -> Step | None:
+    """The newest answer of a person; of two of one moment the rejection."""
+    rows = query(
+        f"SELECT step FROM steps WHERE plan = '{request.plan}' "
+        f"AND step IN ('{Step.APPROVED}', '{Step.REJECTED}') ORDER BY done_at DESC, step DESC LIMIT 1",
+        steps=store.require(REPLAY_STEPS),
+    )
+    return Step(rows[0]["step"]) if rows else None
+
+
+def _time(moment: datetime) -> str:
+    return f"TIMESTAMP '{moment.isoformat()}'"
