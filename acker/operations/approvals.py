@@ -224,11 +224,14 @@ def refused_since(store: Store, since: datetime) -> list[dict[str, Any]]:
         return []
     return query(
         f"""
-        SELECT r.request_id, requested_by, matched, max(done_at) AS refused_at
-        FROM steps s JOIN requests r ON r.request_id = s.request_id
-        WHERE step = '{Step.REFUSED}' AND done_at > {_time(since)} AND s.request_id NOT IN (
-            SELECT request_id FROM steps WHERE step IN ('{Step.APPROVED}', '{Step.EMITTED}'))
-        GROUP BY r.request_id, requested_by, matched ORDER BY refused_at DESC""",
+        WITH each AS (
+            SELECT request_id, max(CASE WHEN step = '{Step.REFUSED}' THEN done_at END) AS refused_at,
+                max(CASE WHEN step IN ('{Step.APPROVED}', '{Step.EMITTED}') THEN done_at END) AS settled_at
+            FROM steps GROUP BY request_id)
+        SELECT r.request_id, requested_by, matched, refused_at
+        FROM each s JOIN requests r ON r.request_id = s.request_id
+        WHERE refused_at > {_time(since)} AND coalesce(settled_at <= refused_at, true)
+        ORDER BY refused_at DESC""",
         requests=requests,
         steps=steps,
     )

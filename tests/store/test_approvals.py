@@ -20,6 +20,8 @@ from acker.operations.cycle import drain
 from acker.operations.replay import replay_by_hand
 from acker.operations.requests import read_request
 from acker.operations.selection import Selection
+from acker.reports.health import health_warnings
+from tests.kit.limits import LIMITS
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
 LIMIT = 2
@@ -62,6 +64,12 @@ def emit(run, name):
         return str(error)
 
 
+def told(run):
+    """What the monitor says of approvals."""
+    said = health_warnings(run.topology, run.store, LIMITS, run.clock())
+    return [each for each in said if "#unapproved" in each]
+
+
 def steps(run):
     rows = query("SELECT * FROM s ORDER BY done_at", s=run.store.require(REPLAY_STEPS))
     return [(row["request_id"], row["step"], row["done_by"]) for row in rows]
@@ -82,6 +90,18 @@ def test_only_an_answer_that_the_operator_has_recorded_lets_a_large_request_out(
     assert steps(run) == [*asked, ("much", "approved", "ann"), ("much", "emitted", None)]
 
 
+def test_what_was_to_be_emitted_without_an_approval_is_told_for_a_day(run):
+    ask(run, "much", [1, 2, 3])
+    emit(run, "much")
+    assert told(run) == [
+        "The replay much of 3 messages, which mallory asked for, was to be emitted at 2026-01-01 00:00 UTC "
+        "although nobody has approved it: nothing was emitted. Look in Airflow's audit log who has changed "
+        "its tasks in asked.replay. See docs/how-to/alerts.md#unapproved."
+    ]
+    run.clock.advance(DAY_AND_MORE)
+    assert told(run) == []
+
+
 def test_the_newest_answer_counts_and_one_of_another_request_does_not(run):
     ask(run, "much", [1, 2, 3])
     ask(run, "other", [4, 5, 6])
@@ -91,6 +111,8 @@ def test_the_newest_answer_counts_and_one_of_another_request_does_not(run):
     assert emit(run, "much") == (
         "The request is of 3 messages, and a person has rejected it. Ask again, as a new request."
     )
+    refused = refused_since(run.store, run.clock() - timedelta(hours=1))
+    assert [each["request_id"] for each in refused] == ["much"]
     assert emit(run, "other") == 3
 
 
