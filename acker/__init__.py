@@ -84,9 +84,23 @@ __all__ = [  # noqa: RUF022 # by subject
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'acker' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(import_module(_MODULES[name]), name)
+    try:
+        value = getattr(import_module(_MODULES[name]), name)
+    except ImportError as error:
+        if "acker[kafka]" not in str(error):
+            raise
+        value = _without(name, str(error))
     globals()[name] = value
     return value
+
+
+def _without(name: str, why: str) -> type:
+    """A class in the place of one that needs a package which is not installed. It can only be imported."""
+
+    def refuse(self: Any, *given: Any, **named: Any) -> None:
+        raise import_module("acker.core.errors").SettingsError(why)
+
+    return type(name, (), {"__init__": refuse, "__doc__": why})
 
 
 def __dir__() -> list[str]:

@@ -52,6 +52,7 @@ from acker.reports.looks import EVERYTHING, Finding, Limits, Look
 from acker.reports.waiting import waits_for_acker, waits_for_components
 from acker.runtime.deployment import name_of, sightings_of
 from acker.runtime.known_stores import known_store, place_of, remember
+from acker.runtime.printed import PrintedLines
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
 from acker.spark.tasks import acker_tasks
@@ -103,7 +104,7 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
         tasks=tasks,
         hold=hold,
         sightings=sightings,
-        on_step=partial(_log_step, found.name, run_id),
+        on_step=partial(_log_step, PrintedLines(settings, found.name), run_id),
         run_id=run_id,
     )
 
@@ -126,8 +127,11 @@ def _kafka_connection(name: str) -> dict[str, Any] | None:
         return None
 
 
-def _log_step(topology: str, run_id: str, step: Step) -> None:
-    """Tell a step, in words and as fields of the line."""
+def _log_step(printed: PrintedLines, run_id: str, step: Step) -> None:
+    """Tell a step, in words and as fields of the line, and before it what bolts have printed."""
+    for line in printed.new():
+        log.info("printed: %s", line)
+    topology = printed.topology
     number = "fold" if step.component == "acker" or step.name == "published" else "batch"
     fields = {"topology": topology, "run": run_id, "component": step.component, number: step.number}
     with bound_contextvars(**fields, step=step.name):  # as Airflow's own lines have theirs

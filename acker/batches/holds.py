@@ -16,6 +16,7 @@ from acker.core.delta import append_rows, last_number, query
 from acker.core.errors import AckerError, BatchHeld
 from acker.core.reasons import LONGEST_TOLD
 from acker.core.retry import ExponentialBackoff
+from acker.core.said import said
 from acker.core.schemas import HOLDS, SCHEMAS
 from acker.journal.batch import Batch
 from acker.journal.journal import Journal
@@ -30,7 +31,7 @@ class Hold:
     component: str
     batch: int
     tries: int  # that raised
-    reason: str  # the first line of what the newest of them raised
+    reason: str  # a line of what the newest of them raised
     held_at: datetime  # when the first of them raised
     tried_at: datetime  # when the newest of them raised
     retry_at: datetime  # when a scheduler tries again
@@ -121,9 +122,8 @@ def _hold(run: Run, component: str, number: int, error: Exception) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """The first line of what an error says."""
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:LONGEST_TOLD]
+    """What an error says in one line."""
+    return said(error)[:LONGEST_TOLD]
 
 
 def _newest(journal: Journal, component: str, number: int) -> Hold | None:

@@ -16,6 +16,7 @@ import click
 from acker.core.errors import AckerError
 from acker.core.names import did_you_mean
 from acker.core.quoting import printable
+from acker.core.said import said
 
 ERROR = 2
 INTERRUPTED = 130
@@ -93,29 +94,50 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the arguments before the command."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            _fail_usage(error)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            _fail_usage(error)
         except AckerError as error:
             _fail(str(error))
         except KeyboardInterrupt:
             _fail("Interrupted. What was logged stays; run the command again to go on.", INTERRUPTED)
-        except Exception as error:
-            if not _is_of_spark(error):
-                raise
-            _fail(f"Spark refused: {spark_message(error)}")
+        except (click.ClickException, click.Abort, click.exceptions.Exit, SystemExit, BrokenPipeError):
+            raise
+        except BaseException as error:  # a panic of a library in Rust is no Exception
+            unexpected = import_module("acker.cli.unexpected")
+            if _is_of_spark(error):
+                _fail(f"Spark refused: {spark_message(error)} {unexpected.kept(error)}")
+            _fail(unexpected.told(error))
 
 
-def _is_of_spark(error: Exception) -> bool:
+def _is_of_spark(error: BaseException) -> bool:
     """Whether Spark raised an error. No command imports Spark only to ask."""
     spark = sys.modules.get("pyspark.errors")
     return spark is not None and isinstance(error, spark.PySparkException)
 
 
-def spark_message(error: Exception) -> str:
-    """What Spark says, without the traces of its insides."""
-    return str(error).split("JVM stacktrace:")[0].strip()
+def spark_message(error: BaseException) -> str:
+    """A sentence of what Spark says, or of what Python raised in its workers."""
+    return f"{said(error).rstrip('. ')}."
+
+
+def _fail_usage(error: click.UsageError) -> NoReturn:
+    """Tell of a wrong argument, without the lines of usage that click puts before it."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # which is the help itself
+        raise error
+    _fail(error.format_message())
 
 
 def _fail(message: str, code: int = ERROR) -> NoReturn:

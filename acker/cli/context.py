@@ -65,6 +65,7 @@ class Context:
         from acker.core.schemas import LEDGER
         from acker.operations.standing import announce
         from acker.runtime.known_stores import remember
+        from acker.runtime.printed import PrintedLines
         from acker.spark.tasks import acker_tasks
 
         with ExitStack() as stack:
@@ -80,7 +81,8 @@ class Context:
 
             if new == "refused" and not self.lease().read().closed:  # else the lease says what to do
                 self.store.require(LEDGER)
-            report = stack.enter_context(ProgressReport(self.topology, quiet=self.as_json))
+            printed = PrintedLines(self.settings, self.topology.name).new
+            report = stack.enter_context(ProgressReport(self.topology, self.as_json, printed))
             is_new = announce(self.topology, self.store) if new == "made" else None
             hold = self.lease().hold
             hold()

@@ -1,6 +1,7 @@
 """Showing how a run gets on: a bar on a terminal, a line per step elsewhere."""
 
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -21,18 +22,22 @@ class ProgressReport:
     """Hears of a run's steps and shows them on standard error.
 
     The bar counts one cycle: three steps per component, the fold, and each published table; where a
-    component has more than one batch it begins again. What anybody else writes to standard error meanwhile
-    appears above the bar.
+    component has more than one batch it begins again. What bolts print, and what anybody else writes to
+    standard error meanwhile, appears above the bar.
     """
 
-    def __init__(self, topology: Topology, quiet: bool = False) -> None:
+    def __init__(
+        self, topology: Topology, quiet: bool = False, printed: Callable[[], Iterable[str]] = tuple
+    ) -> None:
         self._topology = topology
+        self._printed = printed
         self._console = Console(stderr=True, quiet=quiet)
         self._is_live = self._console.is_terminal and not quiet
         self._open = ExitStack()
 
     def __call__(self, step: Step) -> None:
-        """Show a step."""
+        """Show a step, and before it what bolts have printed since the last one."""
+        self._print_printed()
         text = describe(step)
         if not self._is_live:
             self._console.print(text, highlight=False)
@@ -62,7 +67,13 @@ class ProgressReport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._print_printed()
         self._open.close()
+
+    def _print_printed(self) -> None:
+        console = self._bar.console if self._is_live else self._console
+        for line in self._printed():
+            console.print(Text(line), soft_wrap=True)
 
     def _print_above(self, line: str) -> None:
         self._bar.console.print(Text.from_ansi(line), soft_wrap=True)

@@ -17,6 +17,7 @@ from acker.reports.sources import amounts, reasons
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from acker.batches.holds import Hold
     from acker.core.audit import Audit, Compared
     from acker.core.messages import MessageId
     from acker.operations.forget import Forgotten
@@ -246,10 +247,14 @@ def _short(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def failures(found: "Failures", samples: "Mapping[MessageId, SourceRow]", fold: int) -> None:
-    """What fails in a fold, the commonest first, each with the source row of one message."""
+def failures(
+    found: "Failures", samples: "Mapping[MessageId, SourceRow]", fold: int, held: "Sequence[Hold]" = ()
+) -> None:
+    """What fails in a fold, the commonest first, each with the source row of one message, and what is held."""
+    for hold in held:
+        line(f"{hold}. Its messages wait.", "red")
     if not found.commonest:
-        line("Nothing fails.")
+        line("No message fails." if held else "Nothing fails.")
         return
     table = _table("messages", "state", "component", "reason", "for example")
     table.columns[0].justify = "right"

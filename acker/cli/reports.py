@@ -74,19 +74,21 @@ def failures(context: Context, limit: int) -> None:
     """Show what fails: by component, reason and state, the commonest first, with the row of one message."""
     from acker.cli import rendering as render
     from acker.core.schemas import LEDGER
-    from acker.core.snapshot import Snapshot
+    from acker.journal.journal import Journal
     from acker.reports.failures import failures as failures_report
+    from acker.reports.failures import held_batches
     from acker.reports.source_rows import source_rows
 
-    snapshot = Snapshot(context.store)
+    snapshot = Journal(context.store, context.topology.roles)
     snapshot.require(LEDGER)
-    found = failures_report(snapshot, limit)
+    found, held = failures_report(snapshot, limit), held_batches(snapshot)
     samples = source_rows(snapshot, {failure.sample for failure in found.commonest})
     fold = snapshot.fold.number if snapshot.fold else 0
     result = {"fold": fold, **asdict(found)}
     for failure, described in zip(found.commonest, result["commonest"], strict=True):
         described |= {"sample": str(failure.sample), "source": asdict(samples[failure.sample])}
-    context.print(result, lambda: render.failures(found, samples, fold))
+    result["held"] = [asdict(hold) for hold in held]
+    context.print(result, lambda: render.failures(found, samples, fold, held))
 
 
 @command

@@ -28,7 +28,13 @@ def list_registered(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(listed, indent=2))
     else:
-        render.registered(listed)
+        if listed:
+            render.registered(listed)
+        else:
+            render.line(
+                "No topology is registered. Add import strings, package.module:attribute, to "
+                "PIPELINE_TOPOLOGIES or pyproject.toml, or give a command one in place of a name."
+            )
 
 
 @click.command()

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
+from acker.core.arguments import checked
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
 from acker.core.reasons import LONGEST_TOLD
@@ -18,6 +19,7 @@ ERROR_COLUMN = "_error"
 FOREIGN_ANCHOR = "emitted a row whose anchor is none of its inputs; keep `anchor` as it came"
 
 
+@checked
 def fail_when(condition: Column, reason: Column | str, retry: bool = True) -> Column:
     """A column that fails the messages of the rows for which `condition` holds.
 
@@ -48,6 +50,7 @@ def failure_columns(error: Column, kind: DataType | None) -> tuple[Column, Colum
     return F.when(reason.isNotNull(), failed), F.substring(reason, 1, LONGEST_TOLD)
 
 
+@checked
 def merge_anchors(*anchors: Column | str) -> Column:
     """The anchor of a row that was joined from several tuples, for a bolt's column `anchor`.
 
@@ -57,6 +60,7 @@ def merge_anchors(*anchors: Column | str) -> Column:
     return _merged(F.flatten(F.array(*(_parts(anchor) for anchor in anchors))))
 
 
+@checked
 def collect_anchors(anchor: Column | str = "anchor") -> Column:
     """The anchor of a row that was aggregated from a group's tuples; an aggregate function.
 

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from acker.components.mistakes import telling_who
+from acker.core.arguments import checked
 from acker.core.quoting import sql_name
 from acker.core.reasons import Redaction
 from acker.core.schemas import component_of, stream
@@ -47,6 +48,7 @@ class Stream:
         """Any task of a rich bolt gets a tuple. The default."""
         return Input(self.stream_name, Grouping())
 
+    @checked
     def fields_grouping(self, *columns: str) -> "Input":
         """Tuples that agree in these columns go to the same task of a rich bolt."""
         return Input(self.stream_name, Grouping("fields", columns))

@@ -47,7 +47,8 @@ class BasicBolt(FunctionBolt):
         schema = work.spark.createDataFrame([], self.schema).schema
         check_columns("Bolt", self.name, schema.names)
         anchors = {"_root_id": "bigint", "_root_ids": "array<bigint>"} if several else {"_root_id": "bigint"}
-        run = TupleRunner(Sent(self.function), to_arrow_schema(schema, timezone="UTC"), list(anchors))
+        arrow, who = to_arrow_schema(schema, timezone="UTC"), f"{work.topology}/{self.name}"
+        run = TupleRunner(Sent(self.function), arrow, list(anchors), who)
         reports = ", ".join(f"{name} {kind}" for name, kind in {**anchors, **_REPORT}.items())
         reported = work.spark.createDataFrame([], reports).schema
         task = Watched(run, ENDED) if work.is_watched else run

@@ -65,7 +65,8 @@ class DataFrameBolt(FunctionBolt):
         if anchor not in (ANCHOR, MERGED):
             raise BoltError(
                 f"Bolt {self.name} must keep the column `anchor` as it came: without it no one can tell "
-                'which messages its rows belong to. Add "anchor" to its last select, or say anchored=False.',
+                'which messages its rows belong to. Add "anchor" to its last select, or after a groupBy '
+                "collect_anchors() to its aggregates, or say anchored=False.",
                 component=self.name,
             )
         fails = ERROR_COLUMN in result.columns

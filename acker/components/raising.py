@@ -5,6 +5,7 @@ from pyspark.sql import DataFrame
 
 from acker.components.anchors import FOREIGN_ANCHOR
 from acker.core.reasons import LONGEST_TOLD
+from acker.core.said import said
 
 # Classes of SQLSTATE of which a value is the cause: one that an expression cannot take, a key that is there
 # twice, an exception of a function, something too long or too large.
@@ -26,7 +27,7 @@ def row_error(error: PySparkException) -> str | None:
     if ends_worker(error):
         return ENDED
     if isinstance(error, PythonException):
-        raised = _last_line_of_traceback(str(error))
+        raised = said(error)[:LONGEST_TOLD]
         return None if _UNLOADED in str(error) or raised.startswith(_NO_ROWS_FAULT) else raised
     state = error.getSqlState() or ""
     if FOREIGN_ANCHOR not in str(error) and (state.startswith(_OF_VALUES) or state == _RAISED):
@@ -37,12 +38,6 @@ def row_error(error: PySparkException) -> str | None:
 def ends_worker(error: PySparkException) -> bool:
     """Whether a Python worker ended without a word, by a crash or by the system's out-of-memory killer."""
     return _CRASHED in str(error)
-
-
-def _last_line_of_traceback(message: str) -> str:
-    body = message.split("JVM stacktrace:")[0].split(" SQLSTATE:")[0]
-    lines = [line.strip() for line in body.splitlines() if line.strip()]
-    return (lines[-1] if lines else message)[:LONGEST_TOLD]
 
 
 def hides_cause(error: PySparkException) -> bool:

@@ -26,6 +26,7 @@ from acker.components.collector import (
     of_roots,
 )
 from acker.components.emitted import Form, batch_of, tuples_of
+from acker.components.printed import printing
 from acker.components.scalars import MISFITS, misfit
 from acker.components.values import ValueColumn
 
@@ -75,8 +76,10 @@ class TupleRunner:
         function: Callable[[Any], Iterable[Any] | None],
         schema: pa.Schema,
         anchors: Sequence[str] = ("_root_id",),
+        who: str = "",
     ) -> None:
         self.function = function
+        self.who = who  # topology/bolt
         self.anchors = list(anchors)  # also `_root_ids` where tuples may have several roots
         reports = [pa.field(name, _REPORT[name]) for name in (*anchors, *_KIND)]
         self.columns = [ValueColumn.of(field) for field in (*reports, *schema)]
@@ -85,6 +88,11 @@ class TupleRunner:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows that the function makes of each batch of tuples, and a `fail` row per tuple that it fails."""
+        with printing(self.who) as printed:
+            yield from self._made(batches)
+            printed.finish()
+
+    def _made(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             fields = [name for name in batch.schema.names if name not in self.anchors]
             anchors = batch.select(self.anchors).to_pylist()
@@ -163,8 +171,10 @@ class RichRunner:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows that the tasks emit, and those that tell what became of tuples that are not acked."""
-        for results in _slices((None, rows) for rows in self._results(batches)):
-            yield self._batch([row for _, rows in results for row in rows])
+        with printing(f"{self.context.topology}/{self.context.component}") as printed:
+            for results in _slices((None, rows) for rows in self._results(batches)):
+                yield self._batch([row for _, rows in results for row in rows])
+            printed.finish()
 
     def _results(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
         """What the tasks emit for each tuple, and at the end."""

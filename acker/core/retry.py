@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol
 
+from acker.core.arguments import checked
 from acker.core.errors import SettingsError
 
 _LONGEST_SECONDS = 10 * 365 * 86_400.0  # keeps retry_at inside every timestamp type
@@ -17,6 +18,7 @@ class RetryPolicy(Protocol):
         """Seconds to wait after a message's `failures`-th failure (from 1), or None to give it up."""
 
 
+@checked
 @dataclass(frozen=True)
 class ExponentialBackoff:
     """Wait initial · multiplier^(failures − 1) seconds, at most `cap_seconds`.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from acker.batches.holds import Hold, newest_hold
 from acker.core.delta import files_of, query
 from acker.core.events import State
 from acker.core.ledger import current_rows, newest_of, unfolded
@@ -70,6 +71,12 @@ def failures(snapshot: Snapshot, limit: int) -> Failures:
     fold = snapshot.fold
     failed = current_rows(fold).filter(pl.col("state").is_in(_FAILED))
     return _grouped(newest_of(fold, failed), limit)
+
+
+def held_batches(journal: Journal) -> list[Hold]:
+    """The batches whose bolts raise through no fault of a message, so that theirs wait."""
+    holds = (newest_hold(journal, name) for name in journal.roles)
+    return [hold for hold in holds if hold is not None]
 
 
 def nothing_passed(snapshot: Snapshot, after: int) -> bool:

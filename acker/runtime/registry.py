@@ -6,6 +6,7 @@ from types import ModuleType
 
 from pyspark import cloudpickle
 
+from acker.components.sending import check_sent
 from acker.core.errors import AckerError, TopologyError
 from acker.core.names import did_you_mean, found_by
 from acker.runtime.imports import search_current_folder
@@ -98,6 +99,8 @@ def _import(text: str) -> tuple[Topology, ModuleType]:
     topology.validate()
     # Functions of the topology's module travel to Spark's workers whole: those may not find the module.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    for bolt in topology.bolts:
+        check_sent(bolt)
     return topology, module
 
 

@@ -268,7 +268,8 @@ def _state(settings: Settings) -> Path:
     return _folder(settings) / "server.json"
 
 
-def _log(settings: Settings) -> Path:
+def log_of(settings: Settings) -> Path:
+    """The log of the home's server, whether it is there or not."""
     return _folder(settings) / "server.log"
 
 
@@ -378,7 +379,7 @@ def _launch(settings: Settings, port: int, owned: bool, options: Sequence[str]) 
     with writing(_folder(settings)):
         command = _command(settings, port, options)
         token = settings.token or make_token(settings)
-        log = _log(settings)
+        log = log_of(settings)
         if log.exists():
             log.replace(log.with_suffix(".log.old"))  # the server before this one may have died of something
         output = kept_log(log, settings.umask)
@@ -409,13 +410,13 @@ def _launch(settings: Settings, port: int, owned: bool, options: Sequence[str]) 
 
 def _await(settings: Settings, server: Server) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    while _STARTED not in _log(settings).read_text(errors="replace"):
+    while _STARTED not in log_of(settings).read_text(errors="replace"):
         if not _is_alive(server):
             check_free(settings.server_address, server.port)
-            raise ServerError(f"The Spark server did not start: {last_words(_log(settings))}")
+            raise ServerError(f"The Spark server did not start: {last_words(log_of(settings))}")
         if time.monotonic() > deadline:
             raise ServerError(
-                f"The Spark server did not start within {_START_SECONDS} s: {last_words(_log(settings))}"
+                f"The Spark server did not start within {_START_SECONDS} s: {last_words(log_of(settings))}"
             )
         time.sleep(_POLL_SECONDS)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from acker.core.annotations import optional
 from acker.core.errors import SourceError
 
 REPORTED = frozenset({"_source_partition", "_source_offset", "_kind", "_error"})  # by a spout; see `Spout`
@@ -79,8 +80,12 @@ class Spout(Protocol):
     or `lost` on others, and `_error`, why.
     """
 
+    @optional
     def message_schema(self, spark: SparkSession) -> StructType:
-        """The user's own columns of its messages. A bolt is given them before the first message is there."""
+        """The user's own columns of its messages. A bolt is given them before the first message is there.
+
+        A spout that has something to read when it first runs can do without.
+        """
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """The range after those of `history`, of about `limit` messages; None where there is nothing new.

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from acker.core.arguments import checked
 from acker.core.delta import files_of, open_table, query, query_table
 from acker.core.errors import SourceError, StoreError
 from acker.core.paths import absolute
@@ -28,6 +29,7 @@ _ROW_ID = "_metadata.row_id"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
+@checked
 @dataclass(frozen=True)
 class DeltaSpout:
     """Rows of a Delta table. A replay of a few rows reads them without Spark where the table is plain.
@@ -50,7 +52,7 @@ class DeltaSpout:
     start_version: int = 0
 
     def __post_init__(self) -> None:
-        if type(self.start_version) is not int or self.start_version < 0:
+        if self.start_version < 0:
             raise SourceError(
                 f"start_version is {self.start_version!r}; give a version of the table, from 0."
             )

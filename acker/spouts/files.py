@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from acker.core.arguments import checked
+from acker.core.ddl import check_types
 from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.core.paths import absolute
@@ -43,6 +45,7 @@ _LINES_OF_TEXT = pa.schema(
 )
 
 
+@checked
 @dataclass(frozen=True)
 class FileSpout:
     """Lines of text, JSON or CSV files, or rows of Parquet files, in a folder and below it.
@@ -84,8 +87,6 @@ class FileSpout:
     _broken: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)  # path -> why
 
     def __post_init__(self) -> None:
-        if self.format not in ("text", "json", "csv", "parquet"):
-            raise SourceError(f"FileSpout reads text, json, csv or parquet, not {self.format!r}.")
         if (self.format in ("json", "csv")) != (self.schema is not None):
             raise SourceError(
                 "FileSpout needs a schema for json and csv, such as 'id bigint', and for those alone."
@@ -99,8 +100,8 @@ class FileSpout:
             )
         if self.grows and self.format == "parquet":
             raise SourceError("Files of Parquet cannot grow: leave grows out, and write new files.")
-        if isinstance(self.ignore, str):
-            raise SourceError(f"ignore is a tuple of patterns: give FileSpout ignore=({self.ignore!r},).")
+        if self.schema is not None:
+            check_types("schema of FileSpout", self.schema)
         matches("", self.glob)
         first_match("", self.ignore)
 

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from acker.core.arguments import checked
 from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.kafka import groups
@@ -32,6 +33,7 @@ POLL_SECONDS = 30  # for a broker that does not answer while records are read
 Start = Literal["earliest", "latest"] | datetime | Mapping[str, int]
 
 
+@checked
 @dataclass(frozen=True)
 class KafkaSpout:
     """Records of Kafka topics.
@@ -87,8 +89,6 @@ class KafkaSpout:
             raise SourceError("KafkaSpout needs topics or a pattern, and not both.")
         if isinstance(self.start, datetime) and self.start.tzinfo is None:
             raise SourceError(f"The start {self.start} has no time zone: give one, such as datetime.UTC.")
-        if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
-            raise SourceError(f"start is {self.start!r}: give earliest, latest, a time, or offsets.")
         for name in ("max_behind", "partition_rows"):
             value = getattr(self, name)
             if value is not None and value < 1:

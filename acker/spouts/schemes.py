@@ -8,6 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
+from acker.core.arguments import checked
+from acker.core.ddl import check_types
 from acker.core.errors import SourceError
 from acker.kafka.registry import NoSuchSchema, Registry
 from acker.spouts.base import check_reserved
@@ -35,6 +37,7 @@ class Scheme(Protocol):
         """
 
 
+@checked
 @dataclass(frozen=True)
 class Bytes:
     """The value as it is, in a column of type binary."""
@@ -46,6 +49,7 @@ class Bytes:
         return _with(records, F.struct(F.col("value").alias(self.name)), F.lit(None).cast("string"))
 
 
+@checked
 @dataclass(frozen=True)
 class Text:
     """The value as text in UTF-8."""
@@ -58,6 +62,7 @@ class Text:
         return _with(records, F.struct(text.alias(self.name)), error)
 
 
+@checked
 @dataclass(frozen=True)
 class KeyValue:
     """Key and value, each as text in UTF-8; a record may lack its key."""
@@ -72,6 +77,7 @@ class KeyValue:
         return _with(records, pair, F.coalesce(bad_key, bad_value))
 
 
+@checked
 @dataclass(frozen=True)
 class Json:
     """The fields of the value's JSON object.
@@ -81,6 +87,9 @@ class Json:
     """
 
     schema: str
+
+    def __post_init__(self) -> None:
+        check_types("schema of Json", self.schema)
 
     def parsed(self, records: DataFrame) -> DataFrame:
         """See `Scheme`."""
@@ -92,6 +101,7 @@ class Json:
         return parsed(texts, parser).withColumn("_why", F.coalesce("_bad", "_why")).drop("_bad")
 
 
+@checked
 @dataclass(frozen=True)
 class Avro:
     """The fields of the value's Avro record.

@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acker.core.arguments import checked
 from acker.core.delta import open_table
 from acker.core.errors import BoltError, TopologyError
 from acker.core.quoting import sql_name
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from acker.targets.kafka import KafkaTarget
 
 
+@checked
 @dataclass(frozen=True)
 class DeltaAggregate(DeltaTarget):
     """A Delta table of running aggregates.

@@ -13,6 +13,7 @@ import polars as pl
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from acker.core.arguments import checked
 from acker.core.errors import TopologyError
 from acker.core.names import did_you_mean
 from acker.core.quoting import sql_name
@@ -89,6 +90,7 @@ class Recomputed(Protocol):
         """The aggregation over a column of its own values, which is of a type."""
 
 
+@checked
 @dataclass(frozen=True)
 class Count:
     """How many tuples."""
@@ -119,6 +121,7 @@ class Count:
         return pl.col(kept).sum()
 
 
+@checked
 @dataclass(frozen=True)
 class Sum:
     """Sum of an integer or decimal column; null counts as 0.
@@ -191,6 +194,7 @@ class _Extreme:
         return not types[self.column].is_nested()
 
 
+@checked
 @dataclass(frozen=True)
 class Min(_Extreme):
     """Smallest value of a column. Cannot be taken back."""
@@ -212,6 +216,7 @@ class Min(_Extreme):
         return pl.col(kept).min()  # which is NaN where there is nothing else, as Spark's
 
 
+@checked
 @dataclass(frozen=True)
 class Max(_Extreme):
     """Largest value of a column. Cannot be taken back."""

@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acker.core.arguments import checked
 from acker.core.delta import append_rows, open_table
 from acker.core.digests import NoDigest
 from acker.core.quoting import sql_name
@@ -21,6 +22,7 @@ from acker.targets.rules import APPEND_ONLY, Rules, is_append_only
 ROOT = "_root_id"
 
 
+@checked
 @dataclass(frozen=True)
 class DeltaAppend(DeltaTarget):
     """A Delta table of rows.

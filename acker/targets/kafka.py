@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acker.core.arguments import checked
 from acker.core.errors import StoreError, TopologyError
 from acker.core.identity import identity_of
 from acker.core.quoting import sql_name
@@ -36,6 +37,7 @@ _NESTED = ("struct", "array", "map")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@checked
 @dataclass(frozen=True)
 class KafkaTarget(Target):
     """Records of Kafka topics, one for each tuple. A reader of what is committed sees each fold once.

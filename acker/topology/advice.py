@@ -65,7 +65,8 @@ def _emits_nothing(function: Callable[..., Any]) -> bool:
         if each.opname == "RETURN_CONST":
             returned.add(each.argval)
         elif each.opname == "RETURN_VALUE":
-            is_constant = before is not None and before.opname == "LOAD_CONST"
+            # Where something jumps here, as in `return rows or None`, it may bring another value.
+            is_constant = before is not None and before.opname == "LOAD_CONST" and not each.is_jump_target
             returned.add(before.argval if is_constant and before else ...)
         before = each
     return returned == {None}

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from acker.components.base import Component, Grouping, Input, Stream
 from acker.components.basic_bolt import BasicBolt, TupleFunction
+from acker.components.callables import check_called, check_rich_bolt
 from acker.components.collector import RichBolt
 from acker.components.dataframe_bolt import DataFrameBolt, DataFrameFunction
 from acker.components.rich_bolt import RichBoltComponent
 from acker.components.spout import SpoutComponent
+from acker.core.arguments import checked, checked_decorator
+from acker.core.authors import place
+from acker.core.ddl import check_types
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.names import did_you_mean
 from acker.core.paths import absolute, is_within
@@ -63,6 +67,7 @@ class Publication:
         return self.target.uri
 
 
+@checked
 class Topology:
     """A named graph of spouts and bolts.
 
@@ -125,6 +130,7 @@ class Topology:
         self.publications: dict[str, Publication] = {}  # by stream
         self.hooks: dict[Hook, list[HookFunction]] = {}
 
+    @checked
     def spout(self, name: str, source: Spout, reliable: bool | str = True) -> SpoutComponent:
         """Add a spout that reads `source`.
 
@@ -134,6 +140,7 @@ class Topology:
         """
         return self._add(SpoutComponent(name, source=source, reliable=self.reliable and reliable))
 
+    @checked_decorator
     def bolt(
         self, *inputs: Stream | str, name: str | None = None, anchored: bool = True
     ) -> Callable[[DataFrameFunction], DataFrameBolt]:
@@ -154,12 +161,20 @@ class Topology:
         """
 
         def add(function: DataFrameFunction) -> DataFrameBolt:
-            bolt = name or function.__name__
+            bolt = _bolt_name(name, function)
             names = _ungrouped(bolt, inputs)
+            if names:
+                check_called(f"Bolt {bolt}", function, *(component_of(each) for each in names))
+            if inspect.isgeneratorfunction(function):
+                raise TopologyError(
+                    f"Bolt {bolt} yields, and a DataFrame bolt returns a DataFrame{place()}. Write `return` "
+                    "in place of `yield`, or make it a basic bolt."
+                )
             return self._add(DataFrameBolt(bolt, names, function=function, anchored=anchored))
 
         return add
 
+    @checked_decorator
     def basic_bolt(
         self, *inputs: Stream | str, schema: str, name: str | None = None
     ) -> Callable[[TupleFunction], BasicBolt]:
@@ -178,11 +193,14 @@ class Topology:
         """
 
         def add(function: TupleFunction) -> BasicBolt:
-            bolt = name or function.__name__
+            bolt = _bolt_name(name, function)
+            check_called(f"Bolt {bolt}", function, "row")
+            check_types(f"schema of bolt {bolt}", schema)
             return self._add(BasicBolt(bolt, _ungrouped(bolt, inputs), function=function, schema=schema))
 
         return add
 
+    @checked_decorator
     def rich_bolt(
         self,
         *inputs: Stream | str,
@@ -206,15 +224,12 @@ class Topology:
         """
 
         def add(factory: Callable[[], RichBolt]) -> RichBoltComponent:
-            bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", getattr(factory, "__name__", "")).lower()
-            made = factory.func if isinstance(factory, partial) else factory
-            if inspect.isabstract(made):
-                raise TopologyError(
-                    f"Bolt {bolt} cannot take in a tuple: give the class {made.__name__} a method "
-                    "execute(self, tup, collector)."
-                )
-            for further in streams or {}:
+            bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", _bolt_name(name, factory)).lower()
+            check_rich_bolt(bolt, factory)
+            check_types(f"schema of bolt {bolt}", schema)
+            for further, ddl in (streams or {}).items():
                 _check_name("stream", further)
+                check_types(f"streams[{further!r}] of bolt {bolt}", ddl)
             if not 1 <= tasks <= _MOST_TASKS:
                 raise SettingsError(f"tasks of bolt {bolt} must be 1 to {_MOST_TASKS:,}, not {tasks}.")
             groupings = tuple((_grouping(each) or Grouping()) for each in inputs)
@@ -231,6 +246,7 @@ class Topology:
 
         return add
 
+    @checked
     def publish(
         self,
         stream: Stream | str,
@@ -274,6 +290,7 @@ class Topology:
                 )
         self.publications[name] = Publication(name, target)
 
+    @checked
     def on_emit(self, function: HookFunction) -> HookFunction:
         """Call the decorated function after each fold that saw new attempts emitted.
 
@@ -282,18 +299,22 @@ class Topology:
         """
         return self._add_hook(Hook.ON_EMIT, function)
 
+    @checked
     def on_ack(self, function: HookFunction) -> HookFunction:
         """Call the decorated function after each fold that acked messages."""
         return self._add_hook(Hook.ON_ACK, function)
 
+    @checked
     def on_retry(self, function: HookFunction) -> HookFunction:
         """Call the decorated function after each fold that failed messages which are tried again."""
         return self._add_hook(Hook.ON_RETRY, function)
 
+    @checked
     def on_dead_letter(self, function: HookFunction) -> HookFunction:
         """Call the decorated function after each fold that gave messages up."""
         return self._add_hook(Hook.ON_DEAD_LETTER, function)
 
+    @checked
     def on_lost(self, function: HookFunction) -> HookFunction:
         """Call the decorated function after each fold that found messages to be lost."""
         return self._add_hook(Hook.ON_LOST, function)
@@ -407,6 +428,7 @@ class Topology:
         return tuple(component for component in self.order() if not component.is_spout)
 
     def _add_hook(self, hook: Hook, function: HookFunction) -> HookFunction:
+        check_called(f"Hook {hook} of topology {self.name}", function, "notice")
         self.hooks.setdefault(hook, []).append(function)
         return function
 
@@ -497,6 +519,12 @@ def _check_name(what: str, name: str) -> None:
         raise TopologyError(
             f"{name!r} cannot name a {what}: use lower case letters, digits and underscores, a letter first."
         )
+
+
+def _bolt_name(name: str | None, code: Any) -> str:
+    """The name of a bolt: what it is given, else that of its function or class."""
+    made = code.func if isinstance(code, partial) else code
+    return name or str(getattr(made, "__name__", type(made).__name__))
 
 
 def _names(inputs: Iterable[Stream | str]) -> tuple[str, ...]:

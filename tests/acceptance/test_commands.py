@@ -290,7 +290,7 @@ def test_with_json_an_error_is_json(answers, shell):
 )
 def test_wrong_arguments_end_with_exit_code_2(arguments):
     answer = CliRunner().invoke(main, arguments)
-    assert (answer.exit_code, answer.stdout, answer.stderr.startswith("Usage: ")) == (2, "", True)
+    assert (answer.exit_code, answer.stdout, answer.stderr.startswith("Error: ")) == (2, "", True)
 
 
 @pytest.mark.extended

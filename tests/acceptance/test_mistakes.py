@@ -41,7 +41,7 @@ WRONG = {
     "summed": ('Sum("cents")', 'Sum("centz")'),
     "text": ('Sum("cents")', 'Sum("item")'),
     "key": ('by="item"', 'by="itme"'),
-    "ddl": ('schema="item string, cents bigint"', 'schema="item strng, cents bigint"'),
+    "grouped": ('tuples.select("anchor", "item", F.col("cents") * 2)', 'tuples.groupBy("item").count()'),
 }
 
 

@@ -1300,4 +1300,19 @@ MUTANTS = (
         "if False:",
         (f"{CONDITIONS}test_a_function_that_may_make_more_than_it_is_given_is_refused",),
     ),
+    # Mistakes of authors.
+    Mutant(
+        "an argument of a wrong type is taken",
+        "acker/core/arguments.py",
+        "bound.arguments[name] = _checked(whose, parameters[name], value)",
+        "pass",
+        ("tests/unit/test_arguments.py::test_what_does_not_fit_is_told_with_its_place",),
+    ),
+    Mutant(
+        "a held batch says the first line of a worker's trace",
+        "acker/core/said.py",
+        "if _TRACE in text else",
+        "if not text else",
+        ("tests/store/test_held.py::test_a_held_batch_says_the_last_line_of_the_workers_own_trace",),
+    ),
 )

@@ -20,7 +20,8 @@ from acker.operations.cycle import drain
 from acker.operations.replay import replay_by_hand
 from acker.operations.requests import read_request
 from acker.operations.selection import Selection
-from acker.reports.health import health_warnings
+from acker.reports.health import findings
+from acker.reports.looks import Look
 from tests.kit.limits import LIMITS
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
@@ -66,7 +67,7 @@ def emit(run, name):
 
 def told(run):
     """What the monitor says of approvals."""
-    said = health_warnings(run.topology, run.store, LIMITS, run.clock())
+    said = [str(each) for each in findings(Look(run.topology, run.store, LIMITS, run.clock()))]
     return [each for each in said if "#unapproved" in each]
 
 

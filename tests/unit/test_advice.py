@@ -45,7 +45,43 @@ def advised(function, publish=True):
     return advice(topology)
 
 
-@pytest.mark.parametrize("function", [yields, returns, may_return, raises, print])
+def helped(row):
+    return returns(row) or None
+
+
+def parted(row):
+    return (each for each in [row])
+
+
+def delegates(row):
+    yield from returns(row)
+
+
+def guarded(row):
+    try:
+        return returns(row)
+    finally:
+        print(row)
+
+
+def opens(row):
+    with open(row.path):
+        return [row]
+
+
+def matches(row):
+    match row.id:
+        case 1:
+            return [row]
+        case _:
+            return None
+
+
+OTHERS = [helped, parted, delegates, guarded, opens, matches]
+OTHERS += [lambda row: [row], lambda row: (row.id and [row]) or None, lambda row: [row] if row.id else None]
+
+
+@pytest.mark.parametrize("function", [yields, returns, may_return, raises, print, *OTHERS])
 def test_a_bolt_that_may_emit_is_left_alone(function):
     assert advised(function) == []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acker.core.errors import SourceError
+from acker.core.errors import SettingsError, SourceError
 from acker.spouts import FileSpout
 from acker.spouts.globs import first_match, matches
 from acker.spouts.listing import IGNORED, list_folder, look_at
@@ -275,9 +275,11 @@ def test_without_its_folder_no_file_is_taken_for_lost(folder, name, why):
 
 
 def test_a_pattern_that_is_given_as_all_patterns_is_refused():
-    with pytest.raises(SourceError) as refused:
+    with pytest.raises(
+        SettingsError, match=r"ignore of FileSpout is '\*.bak', a text .*Give it a tuple of texts"
+    ):
         FileSpout("in", ignore="*.bak")
-    assert str(refused.value) == "ignore is a tuple of patterns: give FileSpout ignore=('*.bak',)."
+    assert FileSpout("in", ignore=["*.bak"]).ignore == ("*.bak",)
 
 
 def test_files_of_a_delta_table_are_left_out_wherever_its_folder_is(folder):

@@ -36,7 +36,6 @@ def test_a_secret_that_the_end_of_a_reason_cuts_is_replaced():
     [
         ("(", r"'\(' is no regular expression of Python: missing \), unterminated subpattern"),
         (["ok", "a*"], r"'a\*' matches nothing at all"),
-        ([7], "7 is no text"),
     ],
 )
 def test_what_cannot_tell_a_secret_is_refused_when_the_topology_is_made(redact, why):

@@ -101,3 +101,15 @@ def test_only_a_run_makes_a_store(settings, tmp_path, arguments):
     command, *rest = arguments
     CliRunner().invoke(main, [command, "sales", *rest])
     assert not (tmp_path / "store").exists()
+
+
+def test_where_no_topology_is_registered_the_list_says_how_to_register_one(settings, monkeypatch):
+    monkeypatch.delenv("PIPELINE_TOPOLOGIES")
+    monkeypatch.chdir(settings.home)
+    told = CliRunner().invoke(main, ["list"])
+    assert (told.exit_code, told.output) == (
+        0,
+        "No topology is registered. Add import strings, package.module:attribute, to PIPELINE_TOPOLOGIES or "
+        "pyproject.toml, or give a command one in place of a name.\n",
+    )
+    assert CliRunner().invoke(main, ["list", "--json"]).output == "[]\n"

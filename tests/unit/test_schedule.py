@@ -53,7 +53,7 @@ def test_what_is_no_schedule_is_refused_when_the_topology_is_built(schedule, why
         Topology("shop", schedule=schedule)
 
 
-@pytest.mark.parametrize("asset", ["", " ", None, 1])
+@pytest.mark.parametrize("asset", ["", " "])
 def test_what_is_no_asset_is_refused(asset):
     with pytest.raises(SettingsError, match=r"is no asset for topology shop to wait for\. Write five fields"):
         Topology("shop", schedule=["orders", asset])

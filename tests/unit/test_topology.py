@@ -186,7 +186,7 @@ class Tool(RichBolt):
 
 @pytest.mark.parametrize("make", [Tool, partial(Tool, 2)], ids=["class", "with arguments"])
 def test_a_rich_bolt_without_execute_is_refused(topology, make):
-    with pytest.raises(TopologyError, match=r"Bolt sized .*: give the class Tool a method execute\("):
+    with pytest.raises(TopologyError, match=r"Bolt sized .*Give the class Tool a method execute\("):
         topology.rich_bolt("numbers", schema="id bigint", name="sized")(make)
     assert "sized" not in topology.components
 

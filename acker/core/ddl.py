@@ -1,0 +1,76 @@
+"""The types that a schema names, looked at without Spark, which alone reads schemas.
+
+What is not understood here is left to Spark. So a schema that it takes is never refused.
+"""
+
+import re
+from collections.abc import Iterator
+
+from acker.core.authors import place
+from acker.core.errors import SettingsError
+from acker.core.names import did_you_mean
+
+TYPES = (
+    *("string", "bigint", "int", "integer", "long", "double", "boolean", "date", "timestamp", "decimal"),
+    *("array", "map", "struct", "binary", "float", "real", "smallint", "short", "tinyint", "byte"),
+    *("timestamp_ntz", "timestamp_ltz", "char", "character", "varchar", "dec", "numeric", "interval"),
+    *("variant", "void", "time", "geometry", "geography"),
+)
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|\w+|.)", re.DOTALL)
+_MARKS = {"(": 1, "<": 1, ")": -1, ">": -1}
+
+
+def check_types(which: str, ddl: str) -> None:
+    """Refuse a schema with a type that Spark does not have.
+
+    Args:
+        which: the schema, as errors call it.
+
+    Raises:
+        SettingsError: naming the column and the type.
+    """
+    for column, kind in _fields(_TOKEN.findall(ddl)):
+        if kind.lower() not in TYPES:
+            raise SettingsError(
+                f"{which} gives {column} the type {kind}, which Spark does not have{place()}. "
+                f"Take one such as string, bigint or double.{did_you_mean(kind.lower(), TYPES)}"
+            )
+
+
+def _fields(tokens: list[str]) -> Iterator[tuple[str, str]]:
+    """Column -> the word that is its type, of all columns and of the fields of structs."""
+    for part in _parted(tokens):
+        name, rest = part[0], part[2:] if part[1:2] == [":"] else part[1:]
+        if rest and rest[0].isidentifier():
+            yield name, rest[0]
+            yield from _inner(name, rest)
+
+
+def _inner(name: str, kind: list[str]) -> Iterator[tuple[str, str]]:
+    """The same of what stands between the angle brackets of a type."""
+    if kind[1:2] != ["<"] or ">" not in kind:
+        return
+    within = kind[2 : len(kind) - kind[::-1].index(">") - 1]
+    if kind[0].lower() == "struct":
+        yield from _fields(within)
+        return
+    for part in _parted(within):
+        if part[0].isidentifier():
+            yield name, part[0]
+            yield from _inner(name, part)
+
+
+def _parted(tokens: list[str]) -> Iterator[list[str]]:
+    """What stands between the commas that are within no bracket."""
+    part: list[str] = []
+    depth = 0
+    for token in tokens:
+        depth += _MARKS.get(token, 0)
+        if token == "," and not depth:
+            if part:
+                yield part
+            part = []
+        else:
+            part.append(token)
+    if part:
+        yield part

@@ -1,0 +1,44 @@
+"""The types of a schema, looked at without Spark: a misspelt one is told, and what Spark takes passes."""
+
+import pytest
+
+from acker.core.ddl import check_types
+from acker.core.errors import SettingsError
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "id bigint, name string",
+        "ID BIGINT NOT NULL COMMENT 'of an order, int', at TIMESTAMP_NTZ",
+        "price decimal(10, 2), code varchar(3), `a b,c` int",
+        "tags array<string>, sizes map<string, array<int>>, who struct<name: string, at: timestamp>",
+        "who struct<name string, inner struct<`x,y` int>>, n int",
+        "a: int, b: string",
+        "bigint",
+        "",
+        "a string collate UTF8_BINARY, b interval day to second",
+        'a int COMMENT "it\'s, strng"',
+    ],
+)
+def test_a_schema_of_known_types_passes(ddl):
+    check_types("schema", ddl)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "told"),
+    [
+        ("id bigint, name strng", "name the type strng"),
+        ("id Integr", "id the type Integr"),
+        ("tags array<strng>", "tags the type strng"),
+        ("sizes map<string, array<itn>>", "sizes the type itn"),
+        ("who struct<name: string, at: tiemstamp>", "at the type tiemstamp"),
+        ("who struct<inner struct<x integger>>", "x the type integger"),
+        ("price decimel(10, 2)", "price the type decimel"),
+    ],
+)
+def test_a_misspelt_type_is_told_with_its_column(ddl, told):
+    with pytest.raises(
+        SettingsError, match=rf"^schema of x gives {told}, which Spark does not have .*Did you"
+    ):
+        check_types("schema of x", ddl)
