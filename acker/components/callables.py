@@ -104,7 +104,6 @@ def _check_attributes(bolt: str, made: type) -> None:
     for base in made.__mro__:
         for name, hint in inspect.get_annotations(base).items():
             is_ours = base.__module__.startswith("acker.") and str(hint).startswith("typing.ClassVar[")
-            if is_ours and hasattr(made, name):
-                (kind,) = get_args(hint)
-                if not fits(kind, getattr(made, name)):
-                    refuse_value(f"{name} of bolt {bolt}", getattr(made, name), kind)
+            value = getattr(made, name, None)
+            if is_ours and not hasattr(value, "__get__") and not fits(*get_args(hint), value):
+                refuse_value(f"{name} of bolt {bolt}", value, *get_args(hint))

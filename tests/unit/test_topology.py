@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from acker.components.collector import RichBolt
+from acker.components.kafka_bolt import KafkaBolt
 from acker.core.errors import SettingsError, TopologyError
 from acker.spouts import DeltaSpout, FileSpout
 from acker.targets.aggregates import Count
@@ -208,3 +209,22 @@ def test_a_table_in_the_folder_of_another_is_refused(one, other, tmp_path, monke
         topology.publish(topology.spout(name, FileSpout("in")), to=path)
     with pytest.raises(TopologyError, match=r"would delete the inner one; publish them side by side\.$"):
         topology.publish(topology.spout("third", FileSpout("in")), to=other)
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "value", "told"),
+    [
+        (Tool, "as_text", "word", "as_text of bolt sends is 'word', a text .* Give it a tuple of texts"),
+        (KafkaBolt, "servers", ["a:9092"], "servers of bolt sends is a list .* Give it a text"),
+        (KafkaBolt, "servers", property(lambda self: "a:9092"), None),
+    ],
+    ids=["a text", "a list", "a property"],
+)
+def test_an_attribute_of_a_rich_bolt_of_a_wrong_type_is_told(topology, base, name, value, told):
+    bolt = type("Sends", (base,), {"execute": KafkaBolt.execute, name: value})
+    add = topology.rich_bolt("numbers", schema="id bigint", name="sends")
+    if told is None:
+        assert add(bolt).factory is bolt
+    else:
+        with pytest.raises(SettingsError, match=told):
+            add(bolt)
