@@ -105,5 +105,8 @@ def _check_attributes(bolt: str, made: type) -> None:
         for name, hint in inspect.get_annotations(base).items():
             is_ours = base.__module__.startswith("acker.") and str(hint).startswith("typing.ClassVar[")
             value = getattr(made, name, None)
-            if is_ours and not hasattr(value, "__get__") and not fits(*get_args(hint), value):
-                refuse_value(f"{name} of bolt {bolt}", value, *get_args(hint))
+            if not is_ours or hasattr(value, "__get__"):  # a property, say, tells it later
+                continue
+            (kind,) = get_args(hint)
+            if not fits(kind, value):
+                refuse_value(f"{name} of bolt {bolt}", value, kind)
