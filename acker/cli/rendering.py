@@ -250,7 +250,7 @@ def _short(value: object) -> str:
 def failures(
     found: "Failures", samples: "Mapping[MessageId, SourceRow]", fold: int, held: "Sequence[Hold]" = ()
 ) -> None:
-    """What fails in a fold, the commonest first, each with the source row of one message, and what is held."""
+    """What fails, the commonest first, each with the source row of one message; and batches that are held."""
     for hold in held:
         line(f"{hold}. Its messages wait.", "red")
     if not found.commonest:

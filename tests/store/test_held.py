@@ -7,7 +7,8 @@ from acker.batches.plan import plan_bolt
 from acker.cli import rendering as render
 from acker.operations.cycle import run_spout
 from acker.reports.failures import Failures, held_batches
-from acker.reports.health import health_warnings
+from acker.reports.health import findings
+from acker.reports.looks import Look
 from acker.reports.status import status_report
 from tests.kit.limits import LIMITS
 from tests.kit.polars_topology import PolarsTopology, TableSource
@@ -43,7 +44,7 @@ def test_a_held_batch_says_the_last_line_of_the_workers_own_trace(run):
     status = status_report(run.topology, run.store, run.clock())
     assert [each["held"] and each["held"]["reason"] for each in status["components"]] == [None, SAID]
     assert [hold.reason for hold in held_batches(run.snapshot())] == [SAID]
-    told = health_warnings(run.topology, run.store, LIMITS, run.clock())
+    told = [str(each) for each in findings(Look(run.topology, run.store, LIMITS, run.clock()))]
     assert [each for each in told if SAID in each and "acker give-up shop items" in each] != []
 
 
