@@ -4,6 +4,7 @@ Pickled by value, as `acker.spouts.texts` is.
 """
 
 import csv
+import re
 import sys
 from collections.abc import Sequence
 from datetime import tzinfo
@@ -18,6 +19,8 @@ from pyspark.sql.types import BinaryType
 from acker.spouts.texts import NO_VALUE, Field, Misfit, read_at_once, text_reader
 
 _LARGEST_BYTES = 1 << 30  # of texts that Arrow is given at once
+_HIDDEN = {'"': "\ufdd2", "\\": "\ufdd3"}  # what a backslash escapes -> its mark
+_SHOWN = {ord(mark): character for character, mark in _HIDDEN.items()}
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
@@ -29,19 +32,30 @@ class CsvFields:
         fields: in their order.
         zone: of a timestamp that names none.
         delimiter: what is between fields.
+        null: a field that is null as an empty one is.
+        escapes: whether a backslash before a quote or another backslash makes it one of its field.
     """
 
     form = "CSV"
     is_slow = False
 
-    def __init__(self, fields: Sequence[Field], zone: tzinfo, delimiter: str) -> None:
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        zone: tzinfo,
+        delimiter: str,
+        null: str = "",
+        escapes: bool = False,
+    ) -> None:
         self.fields = fields
         self.zone = zone
         self.delimiter = delimiter
+        self.null = null
+        self.escapes = escapes
 
     def at_once(self, texts: pa.Array) -> list[pa.Array] | None:
         """The columns of all texts, where none has quotes; None where one may be bad."""
-        unusual = r'["\r\n\x{FEFF}\x00]'
+        unusual = r'["\r\n\x{FEFF}\x00' + (r"\\]" if self.escapes else "]")
         if texts.nbytes >= _LARGEST_BYTES or pc.any(pc.match_substring_regex(texts, unusual)).as_py():
             return None
         whole = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")
@@ -56,7 +70,7 @@ class CsvFields:
             return None
         columns = []
         for field, column in zip(self.fields, table.columns, strict=True):
-            values = self._converted(_without_empty(pa.concat_arrays(column.chunks)), field)
+            values = self._converted(self._with_nulls(pa.concat_arrays(column.chunks)), field)
             if values is None:
                 return None
             columns.append(values)
@@ -78,7 +92,7 @@ class CsvFields:
             csv.field_size_limit(limit)
         columns = []
         for field, column in zip(self.fields, zip(*rows, strict=True), strict=True):
-            filled = _without_empty(pa.array(column, pa.string()))
+            filled = self._with_nulls(pa.array(column, pa.string()))
             values = self._converted(filled, field)
             columns.append(self._column(filled.to_pylist(), field, wrong) if values is None else values)
         return columns, wrong
@@ -89,13 +103,30 @@ class CsvFields:
         Raises:
             Misfit: it is none, or has another number of fields.
         """
+        hidden = self._hidden(text)
         try:
-            (row,) = csv.reader([text], delimiter=self.delimiter, strict=True)
+            (row,) = csv.reader([hidden], delimiter=self.delimiter, strict=True)
         except (csv.Error, ValueError):
             raise Misfit(_carriage_return(text)) from None
         if len(row) != len(self.fields):
             raise Misfit(f"fields: {len(row)} instead of {len(self.fields)}")
-        return row
+        return row if hidden == text else [field.translate(_SHOWN) for field in row]
+
+    def _hidden(self, text: str) -> str:
+        """A row with marks in the place of what backslashes escape, so that it parts no fields.
+
+        Raises:
+            Misfit: it has such marks itself.
+        """
+        if not self.escapes or "\\" not in text:
+            return text
+        if any(mark in text for mark in _HIDDEN.values()):
+            raise Misfit("a noncharacter of Unicode, U+FDD2 or U+FDD3")
+        return re.sub(r'\\(["\\])', lambda escaped: _HIDDEN[escaped[1]], text)
+
+    def _with_nulls(self, texts: pa.Array) -> pa.Array:
+        nulls = pa.array(["", self.null], pa.string())
+        return pc.if_else(pc.is_in(texts, nulls), pa.scalar(None, pa.string()), texts)
 
     def _converted(self, texts: pa.Array, field: Field) -> pa.Array | None:
         if isinstance(field.kind, BinaryType):
@@ -113,10 +144,6 @@ class CsvFields:
                 values.append(None)
                 wrong[place] = wrong[place] or Misfit.of(f'"{text}"', field.kind).below(field.name)
         return pa.array(values, field.arrow)
-
-
-def _without_empty(texts: pa.Array) -> pa.Array:
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
 def _carriage_return(text: str) -> str:

@@ -70,6 +70,9 @@ class FileSpout:
             fails, as the next one does.
         grows: whether files only grow, as logs do. What is appended to one is read when its line is whole.
             A file that does not hold any more what was read of it has changed. Not for Parquet.
+        null: a field of CSV that stands for null, as an empty one does, such as "NA".
+        escape: a backslash, where it makes a quote or a backslash of CSV one of its field. By default it is
+            a character as others.
 
     Raises:
         SourceError: what is given does not fit together.
@@ -84,6 +87,8 @@ class FileSpout:
     header: bool = True
     delimiter: str = ","
     grows: bool = False
+    null: str = ""
+    escape: Literal["\\"] | None = None
     _broken: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)  # path -> why
 
     def __post_init__(self) -> None:
@@ -91,8 +96,11 @@ class FileSpout:
             raise SourceError(
                 "FileSpout needs a schema for json and csv, such as 'id bigint', and for those alone."
             )
-        if self.format != "csv" and not (self.header and self.delimiter == ","):
-            raise SourceError("FileSpout takes header and delimiter for csv alone; leave them out.")
+        own = (self.header, self.delimiter, self.null, self.escape)
+        if self.format != "csv" and own != (True, ",", "", None):
+            raise SourceError(
+                "FileSpout takes header, delimiter, null and escape for csv alone; leave them out."
+            )
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n\0':
             raise SourceError(
                 f"The delimiter {self.delimiter!r} cannot part fields: give one character that is neither a "
@@ -110,7 +118,7 @@ class FileSpout:
         if self.format == "parquet":
             taken, _ = list_folder(self.folder, self.ignore).parted(self.glob, self.ignore, self.start)
             return parquet_entries(spark, self.folder, dict(islice(taken.items(), _AT_ONCE)), None)[1]
-        return columns_of(spark, self.schema or "value string")
+        return columns_of(spark, self.schema or "value string").toNullable()
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range lists files with their fingerprints and (after, upto] of lines or rows."""
@@ -395,12 +403,13 @@ class FileSpout:
     def _messages(self, spark: SparkSession, lines: DataFrame) -> DataFrame:
         if self.schema is None:
             return text_rows(lines)
-        columns = self.message_schema(spark)
+        columns = columns_of(spark, self.schema)
         return json_rows(lines, JsonObjects(fields_of(columns, nested=True), zone_of(spark, columns)))
 
     def _csv(self, spark: SparkSession) -> CsvFields:
-        columns = self.message_schema(spark)
-        return CsvFields(fields_of(columns, nested=False), zone_of(spark, columns), self.delimiter)
+        columns = columns_of(spark, str(self.schema))
+        fields, zone = fields_of(columns, nested=False), zone_of(spark, columns)
+        return CsvFields(fields, zone, self.delimiter, self.null, self.escape is not None)
 
 
 def _entries(history: History) -> dict[str, Entry]:

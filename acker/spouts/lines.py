@@ -15,9 +15,13 @@ from acker.spouts.csv_fields import CsvFields
 from acker.spouts.parsing import Parser, parsed
 
 _SHOWN = 200  # characters of a line that a reason shows
-_OPEN, _NUL = "\0(", "\0)"  # an end of line within quotes is marked; U+0000 itself, as long as marks are in
+# Marks: of an end of line within quotes, on both sides; of U+0000 itself, of two quotes beside each other,
+# and of a quote and a backslash that are escaped, as long as marks are in.
+_OPEN, _NUL, _DOUBLED, _QUOTE, _BACKSLASH = "\0(", "\0)", "\0d", "\0q", "\0b"
+_MEANT = {_QUOTE: '\\"', _BACKSLASH: "\\\\", _DOUBLED: '""', _NUL: "\0"}
+_SINCE = r"^\x00\((\d+)\("  # begins a line: the mark, with how many lines before it the quote was opened
 _BYTE_ORDER_MARK = "\ufeff"
-_BROKEN = "a row must be one line, and here a quoted field goes on in another or is not closed: "
+_BROKEN = "a row must be one line, and here a quoted field goes on in another or is not closed; line "
 
 
 def split(whole: DataFrame, marked: Callable[[Column], Column] = lambda text: text) -> DataFrame:
@@ -74,8 +78,9 @@ def csv_lines(whole: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
     """
     text = F.ltrim(F.col("value"), F.lit(_BYTE_ORDER_MARK))
     wrong = _wrong_header(F.element_at(F.split(text, "\r?\n", 2), 1), parser) if header else F.lit(None)
-    unmarked = F.replace(text, F.lit("\0"), F.lit(_NUL))
-    return split(whole.withColumns({"value": unmarked, "_wrong": wrong.cast("string")}), _with_open_quotes)
+    for mark in (_NUL, _BACKSLASH, _QUOTE) if parser.escapes else (_NUL,):
+        text = F.replace(text, F.lit(_MEANT[mark]), F.lit(mark))
+    return split(whole.withColumns({"value": text, "_wrong": wrong.cast("string")}), _with_open_quotes)
 
 
 def csv_rows(lines: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
@@ -88,11 +93,16 @@ def csv_rows(lines: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
     rows = text_rows(lines)
     if header:
         rows = rows.where((F.col("_source_offset") > 1) | F.col("_wrong").isNotNull())
-    line = F.replace(F.replace("value", F.lit(_OPEN), F.lit("")), F.lit(_NUL), F.lit("\0"))
-    broken = F.when(F.contains("value", F.lit(_OPEN)), F.concat(F.lit(_BROKEN), shown(line, _SHOWN)))
+    line = F.replace(F.regexp_replace("value", _SINCE, ""), F.lit(_OPEN), F.lit(""))
+    for mark, meant in _MEANT.items():
+        line = F.replace(line, F.lit(mark), F.lit(meant))
+    since = F.nullif(F.regexp_extract("value", _SINCE, 1), F.lit("")).cast("bigint")
+    opened = F.col("_source_offset") - F.coalesce(since, F.lit(0))
+    told = F.concat(F.lit(_BROKEN), opened.cast("string"), F.lit(" opens it: "), shown(line, _SHOWN))
+    broken = F.when(F.contains("value", F.lit(_OPEN)), told)
     value = F.when(F.contains("value", F.lit("\0")), line).otherwise(F.col("value"))
     rows = rows.withColumns({"_error": F.coalesce("_error", "_wrong", broken), "value": value})
-    return _parsed(rows, parser, blank="" if parser.delimiter == " " else " ")
+    return _parsed(rows, parser, blank="" if parser.delimiter == " " else " ", kind=Kind.REJECT)
 
 
 def _wrong_header(first: Column, parser: CsvFields) -> Column:
@@ -120,30 +130,42 @@ def _literal(text: str) -> str:
 def _with_open_quotes(text: Column) -> Column:
     """The text with a mark on both sides of each end of line within quotes, and of a quote left open.
 
-    Of a text that is split at its quotes every second part is within quotes. A doubled quote, which stands
-    for one within a quoted field, only adds an empty part.
+    The mark that begins a line says how many lines before it the quote was opened. Of a text that is split
+    at its quotes every second part is within quotes. Two quotes beside each other, which may stand for one
+    within a quoted field, are hidden from that.
     """
-    across = F.lit(f"{_OPEN}\n{_OPEN}")
-    parts = F.transform(
-        F.split(text, '"'),
-        lambda part, place: F.when(place % 2 == 1, F.replace(part, F.lit("\n"), across)).otherwise(part),
-    )
+
+    def across(part: Column) -> Column:
+        lines = F.transform(
+            F.split(part, "\n"),
+            lambda line, since: F.when(since == 0, line).otherwise(
+                F.concat(F.lit(_OPEN), since.cast("string"), F.lit("("), line)
+            ),
+        )
+        return F.array_join(lines, f"{_OPEN}\n")
+
+    def marked(part: Column, place: Column) -> Column:
+        is_across = (place % 2 == 1) & F.contains(part, F.lit("\n"))
+        return F.when(is_across, across(part)).otherwise(part)
+
+    parts = F.transform(F.split(F.replace(text, F.lit('""'), F.lit(_DOUBLED)), '"'), marked)
     at_end = F.when(F.size(parts) % 2 == 1, "").otherwise(_OPEN)
     return F.when(F.contains(text, F.lit('"')), F.concat(F.array_join(parts, '"'), at_end)).otherwise(text)
 
 
-def _parsed(rows: DataFrame, parser: Parser, blank: str) -> DataFrame:
+def _parsed(rows: DataFrame, parser: Parser, blank: str, kind: Kind = Kind.FAIL) -> DataFrame:
     """Messages with the fields of their lines.
 
     Args:
         blank: characters of which a line consists that is none.
+        kind: of a line that cannot be read.
     """
     rows = rows.where(F.trim("value", F.lit(blank)) != "" if blank else F.col("value") != "")
     text = F.when(F.col("_error").isNull(), F.col("value")).alias("value")
     made = parsed(rows.select("_source_partition", "_source_offset", "_error", text), parser)
     why = F.coalesce("_error", "_why")
-    kind = F.when(why.isNotNull(), Kind.FAIL.value).alias("_kind")
-    return made.select("_source_partition", "_source_offset", kind, why.alias("_error"), "_fields.*")
+    failed = F.when(why.isNotNull(), kind.value).alias("_kind")
+    return made.select("_source_partition", "_source_offset", failed, why.alias("_error"), "_fields.*")
 
 
 def _lines(marked: Callable[[Column], Column]) -> Column:

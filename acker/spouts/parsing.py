@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -30,6 +31,7 @@ from pyspark.sql.types import (
 import acker.spark.reasons  # noqa: F401 - a worker is sent the module of reasons
 from acker.core.errors import SourceError
 from acker.core.reasons import shown
+from acker.core.said import said
 from acker.spouts.base import check_reserved
 from acker.spouts.texts import Field, Misfit, is_readable
 
@@ -55,13 +57,23 @@ class Parser(Protocol):
 
 
 def columns_of(spark: SparkSession, ddl: str) -> StructType:
-    """The columns of a schema that a user gives for JSON or CSV.
+    """The columns of a schema that a user gives for JSON or CSV, those NOT NULL as such.
 
     Raises:
-        SourceError: one of them has a reserved name.
+        SourceError: it is none, one of them has a reserved name, or a field within one is NOT NULL.
     """
-    schema: StructType = spark.createDataFrame([], ddl).schema.toNullable()
+    try:
+        schema: StructType = spark.createDataFrame([], ddl).schema
+    except AnalysisException as error:
+        why = said(error).rstrip(". ")
+        raise SourceError(f"The schema {ddl!r} cannot be read: {why}. Mend it.") from error
     check_reserved(f"The schema {ddl!r}", schema.names)
+    for field in schema.fields:
+        if _has_required(field.dataType):
+            raise SourceError(
+                f"The schema {ddl!r} has a field within {field.name} that is NOT NULL, which only a column "
+                "can be: leave it out there."
+            )
     return schema
 
 
@@ -81,7 +93,10 @@ def fields_of(schema: StructType, nested: bool) -> list[Field]:
                 "here: give it another type, such as string."
             )
     arrow = to_arrow_schema(schema, timezone="UTC")
-    return [Field(field.name, field.dataType, arrow.field(field.name).type) for field in schema.fields]
+    return [
+        Field(field.name, field.dataType, arrow.field(field.name).type, not field.nullable)
+        for field in schema.fields
+    ]
 
 
 def zone_of(spark: SparkSession, schema: StructType) -> tzinfo:
@@ -182,8 +197,23 @@ class Rows:
                 for line, misfit in zip(lines, misfits, strict=True)
             ]
             why = pa.array(wrong, pa.string())
+        why = self._without_required(texts, columns, why)
         fields = [pa.field(field.name, field.arrow) for field in self.parser.fields]
         return pa.StructArray.from_arrays(columns, fields=fields, mask=why.is_valid()), why
+
+    def _without_required(self, texts: pa.Array, columns: list[pa.Array], why: pa.Array) -> pa.Array:
+        """Why texts are bad, those beside that have no value for a column which is NOT NULL."""
+        for field, column in zip(self.parser.fields, columns, strict=True):
+            if not field.is_required or not column.null_count:
+                continue
+            misfit = Misfit("null, and it is NOT NULL").below(field.name)
+            absent = pc.and_(column.is_null(), why.is_null()).to_pylist()
+            told = [
+                _reason(self.parser.form, text, misfit) if is_absent else reason
+                for is_absent, text, reason in zip(absent, texts.to_pylist(), why.to_pylist(), strict=True)
+            ]
+            why = pa.array(told, pa.string())
+        return why
 
     def _one_by_one(self, lines: list[str]) -> tuple[list[pa.Array], list[Misfit | None]]:
         """As the parser does it; a text that makes it raise is searched by halves, and is bad."""
@@ -220,6 +250,18 @@ def _is_readable(kind: DataType, nested: bool) -> bool:
             is_object = isinstance(kind.keyType, StringType)
             return nested and is_object and _is_readable(kind.valueType, nested)
     return is_readable(kind)
+
+
+def _has_required(kind: DataType) -> bool:
+    """Whether a field within a type is NOT NULL."""
+    match kind:
+        case StructType():
+            return any(not field.nullable or _has_required(field.dataType) for field in kind.fields)
+        case ArrayType():
+            return _has_required(kind.elementType)
+        case MapType():
+            return _has_required(kind.valueType)
+    return False
 
 
 def _has_times(kind: DataType) -> bool:

@@ -75,11 +75,13 @@ class Field:
 
     Args:
         arrow: its type as Arrow has it.
+        is_required: whether it is NOT NULL.
     """
 
     name: str
     kind: DataType
     arrow: pa.DataType
+    is_required: bool = False
 
 
 class Misfit(ValueError):

@@ -1315,4 +1315,11 @@ MUTANTS = (
         "if not text else",
         ("tests/store/test_held.py::test_a_held_batch_says_the_last_line_of_the_workers_own_trace",),
     ),
+    Mutant(
+        "a column of texts that is NOT NULL is null",
+        "acker/spouts/parsing.py",
+        "if not field.is_required or not column.null_count:",
+        "if column.null_count >= 0:",
+        ("tests/unit/test_parsed_texts.py::test_a_text_without_a_value_for_a_required_column_is_bad",),
+    ),
 )

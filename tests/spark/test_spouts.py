@@ -488,10 +488,10 @@ def test_rows_of_csv_that_do_not_parse_are_failed(place, spark):
     found = spout.read_range(spark, planned)
     bad = "not valid CSV for the schema: "
     assert reports(found) == [
-        ("a.csv", 2, "fail", bad + 'id: "x" is no bigint: x,a'),
-        ("a.csv", 3, "fail", bad + "fields: 1 instead of 2: 1"),
-        ("a.csv", 4, "fail", bad + "fields: 3 instead of 2: 2,b,c"),
-        ("a.csv", 6, "fail", "not valid UTF-8"),
+        ("a.csv", 2, "reject", bad + 'id: "x" is no bigint: x,a'),
+        ("a.csv", 3, "reject", bad + "fields: 1 instead of 2: 1"),
+        ("a.csv", 4, "reject", bad + "fields: 3 instead of 2: 2,b,c"),
+        ("a.csv", 6, "reject", "not valid UTF-8"),
     ]
     assert messages(found.where("_kind IS NULL"), "id", "name") == [("a.csv", 5, 3, "d")]
 
@@ -500,19 +500,28 @@ def test_rows_of_csv_that_do_not_parse_are_failed(place, spark):
 @pytest.mark.parametrize(
     ("text", "failed", "good"),
     [
-        (b'1,"a\nb\nc"\n2,d\n', ['1,"a', "b", 'c"'], [("a.csv", 4, 2, "d")]),
-        (b'1,"a\r\n\r\nb"\r\n2,d\r\n', ['1,"a\r', "\r", 'b"'], [("a.csv", 4, 2, "d")]),
-        (b'1,a\n2,5" pipe\n3,b\n', ['2,5" pipe', "3,b"], [("a.csv", 1, 1, "a")]),
-        (b'1,a\n2,"b', ['2,"b'], [("a.csv", 1, 1, "a")]),
-        (b'1,"a""\n"",b"\n', ['1,"a""', '"",b"'], []),
+        (b'1,"a\nb\nc"\n2,d\n', [(1, '1,"a'), (1, "b"), (1, 'c"')], [("a.csv", 4, 2, "d")]),
+        (
+            b'1,"a\r\n\r\nb"\r\n2,d\r\n',
+            [(1, '1,"a\r'), (1, "\r"), (1, 'b"')],
+            [("a.csv", 4, 2, "d")],
+        ),
+        (b'1,a\n2,5" pipe\n3,b\n', [(2, '2,5" pipe'), (2, "3,b")], [("a.csv", 1, 1, "a")]),
+        (b'1,a\n2,"b', [(2, '2,"b')], [("a.csv", 1, 1, "a")]),
+        (b'1,"a""\n"",b""\nc"\n', [(1, '1,"a""'), (1, '"",b""'), (1, 'c"')], []),
+        (b'1,"a\nb","c\nd"\n', [(1, '1,"a'), (1, 'b","c'), (2, 'd"')], []),
     ],
-    ids=["three lines", "a blank line", "a stray quote", "at the end", "doubled"],
+    ids=["three lines", "a blank line", "a stray quote", "at the end", "doubled", "one after the other"],
 )
-def test_each_line_that_a_quoted_field_of_csv_goes_across_is_failed(place, spark, text, failed, good):
+def test_each_line_that_a_quoted_field_of_csv_goes_across_names_the_line_that_opens_it(
+    place, spark, text, failed, good
+):
     spout, planned = csv(place, text, header=False)
     found = spout.read_range(spark, planned)
-    why = "a row must be one line, and here a quoted field goes on in another or is not closed: "
-    assert [error for *_, error in reports(found)] == [why + line for line in failed]
+    why = "a row must be one line, and here a quoted field goes on in another or is not closed; line "
+    assert [error for *_, error in reports(found)] == [
+        f"{why}{line} opens it: {text}" for line, text in failed
+    ]
     assert messages(found.where("_kind IS NULL"), "id", "name") == good
 
 
@@ -530,6 +539,28 @@ def test_a_character_of_zero_in_a_row_of_csv_is_one_of_its_field(place, spark):
     ]
 
 
+def test_a_row_of_csv_has_the_nulls_the_escapes_and_the_required_columns_that_it_is_told(place, spark):
+    root = place.folder / "csv"
+    root.mkdir()
+    text = b'NA,a\n1,NA\n2,"b \\"c\\", d"\n3,"e\\\\"\n4,C:\\new\n5,"f\\"\ng"\n6,"x""y"\n'
+    (root / "a.csv").write_bytes(text)
+    options = {"header": False, "null": "NA", "escape": "\\"}
+    spout = FileSpout(str(root), format="csv", schema="id bigint NOT NULL, name string", **options)
+    found = spout.read_range(spark, spout.next_range(spark, after(), 100))
+    assert messages(found.where("_kind IS NULL"), "id", "name") == [
+        ("a.csv", 2, 1, None),
+        ("a.csv", 3, 2, 'b "c", d'),
+        ("a.csv", 4, 3, "e\\"),
+        ("a.csv", 5, 4, "C:\\new"),
+        ("a.csv", 8, 6, 'x"y'),
+    ]
+    assert [(line, why.rpartition("; ")[2]) for _, line, _, why in reports(found)] == [
+        (1, "not valid CSV for the schema: id: null, and it is NOT NULL: NA,a"),
+        (6, 'line 6 opens it: 5,"f\\"'),
+        (7, 'line 6 opens it: g"'),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "failed"),
     [
@@ -544,7 +575,7 @@ def test_a_character_of_zero_in_a_row_of_csv_is_one_of_its_field(place, spark):
 def test_all_lines_of_a_file_without_the_header_are_failed(place, spark, text, failed):
     spout, planned = csv(place, text)
     why = "the header is not id,name but "
-    expected = [("a.csv", line, "fail", why + header) for line, header in failed]
+    expected = [("a.csv", line, "reject", why + header) for line, header in failed]
     assert reports(spout.read_range(spark, planned)) == expected
 
 
@@ -559,10 +590,7 @@ def test_a_row_of_csv_that_is_failed_is_a_dead_letter_and_a_replay_reads_it_agai
     run = place.run(topology)
     drain(run, sleep=place.clock.advance)
     assert place.rows("same") == [(1, "a"), (2, "c")]
-    assert [(offset, attempt) for offset, attempt, state in states(run) if state == "failed"] == [
-        (3, 1),
-        (3, 2),
-    ]
+    assert [each for each in states(run) if each[2] not in ("acked", "pending")] == [(3, 1, "dead_letter")]
     acked = Selection(states=(State.ACKED,), positions=(("a.csv", 2),), spout="rows")
     assert replay_by_hand(run, acked, "why", "somebody").replayed == 1
     drain(run, sleep=place.clock.advance)

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 
 from acker.spouts.csv_fields import CsvFields
 from acker.spouts.json_objects import JsonObjects
-from acker.spouts.parsing import Rows, fields_of
+from acker.spouts.parsing import Rows, _has_required, fields_of
 
 TYPES = {
     "boolean": t.BooleanType(),
@@ -49,6 +49,13 @@ def fields(kind):
 
 def of_json(kind, *values, zone=UTC):
     return rows(JsonObjects(fields(kind), zone), [f'{{"v": {value}}}' for value in values])
+
+
+def made(parser, texts):
+    """All values of each text."""
+    found, why = Rows(parser).found(pa.array(texts))
+    assert why.null_count == len(texts)
+    return [tuple(row.values()) for row in found.to_pylist()]
 
 
 def of_csv(kind, *texts, zone=UTC):
@@ -213,6 +220,47 @@ def test_a_row_of_csv_has_as_many_fields_as_the_schema_however_many_it_has():
     ]
 
 
+@pytest.mark.parametrize("beside", ["1,b", '2,"c"'], ids=["at once", "one by one"])
+def test_a_field_of_csv_that_is_said_to_be_null_is_null_in_quotes_or_not(beside):
+    columns = t.StructType([t.StructField(name, t.StringType()) for name in ("w", "v")])
+    parser = CsvFields(fields_of(columns, nested=False), UTC, ",", null="NA")
+    assert made(parser, ["1,NA", "1,", "1,na", beside]) == [
+        *[("1", None), ("1", None), ("1", "na")],
+        tuple(beside.replace('"', "").split(",")),
+    ]
+    assert made(parser, ['1,"NA"']) == [("1", None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        (r'1,"a \"b\", c"', ("1", 'a "b", c')),
+        (r'1,"a\\"', ("1", "a\\")),
+        (r"1,C:\new", ("1", r"C:\new")),
+        (r"1,\"a", ("1", '"a')),
+        (r'1,"a\\\""', ("1", 'a\\"')),
+        (r'1,"a""b"', ("1", 'a"b')),
+    ],
+)
+def test_a_backslash_escapes_a_quote_and_itself_where_it_is_told_to(text, row):
+    columns = t.StructType([t.StructField(name, t.StringType()) for name in ("w", "v")])
+    parser = CsvFields(fields_of(columns, nested=False), UTC, ",", escapes=True)
+    assert made(parser, [text]) == [row]
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_text_without_a_value_for_a_required_column_is_bad(form):
+    columns = t.StructType(
+        [t.StructField("v", t.LongType(), nullable=False), t.StructField("w", t.StringType())]
+    )
+    required = fields_of(columns, nested=form == "json")
+    texts = ["1,a", ",b", "2,"] if form == "csv" else ['{"v": 1}', '{"w": "b"}', '{"v": 2}']
+    parser = CsvFields(required, UTC, ",") if form == "csv" else JsonObjects(required, UTC)
+    why = f"not valid {form.upper()} for the schema: v: null, and it is NOT NULL: {texts[1]}"
+    assert rows(parser, texts) == [1, why, 2]
+    assert rows(parser, ["x", *texts])[2] == why
+
+
 @pytest.mark.parametrize("bad", [None, "{"])
 def test_a_batch_keeps_its_other_columns_and_has_nulls_where_there_is_no_text(bad):
     batch = pa.record_batch({"n": [1, 2, 3], "value": ['{"v": 5}', bad, '{"v": 6}']})
@@ -318,3 +366,10 @@ def test_a_batch_is_read_at_once_as_text_by_text(kind, values):
     texts = [f'{{"v": {value}}}' for value in values]
     alone = [rows(parser, [text]) for text in texts]
     assert list(map(repr, rows(parser, texts))) == [repr(each[0]) for each in alone]
+
+
+def test_a_schema_with_a_required_field_within_a_column_is_refused():
+    inner = t.StructType([t.StructField("x", t.LongType(), nullable=False)])
+    for kind in (inner, t.ArrayType(inner), t.MapType(t.StringType(), inner)):
+        assert _has_required(kind)
+    assert not _has_required(t.StructType([t.StructField("x", t.ArrayType(t.LongType()))]))
