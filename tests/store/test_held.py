@@ -49,7 +49,7 @@ def test_a_held_batch_says_the_last_line_of_the_workers_own_trace(run):
 
 
 def test_failures_names_the_batches_that_are_held(run, capsys):
-    render.failures(Failures((), 0, 0), {}, held_batches(run.snapshot()))
+    render.failures(Failures((), 0, 0), {}, 1, held_batches(run.snapshot()))
     assert capsys.readouterr().out.splitlines() == [
         f"items holds batch 1 since {run.clock():%Y-%m-%d %H:%M} UTC, tried once: {SAID}. Its messages wait.",
         "No message fails.",
