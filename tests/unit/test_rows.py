@@ -20,7 +20,7 @@ ROWS = pa.schema(
 
 @pytest.fixture
 def store(tmp_path):
-    found = Store(str(tmp_path / "50% of [a] store"), "s")
+    found = Store(str(tmp_path / "50% of {a*} store?"), "s")
     found.create()
     return found
 
