@@ -278,7 +278,6 @@ def test_with_json_an_error_is_json(answers, shell):
 @pytest.mark.parametrize(
     "arguments",
     [
-        (),
         ("dance", "squares"),
         ("run",),
         ("run", "squares", "--limit", "-1"),

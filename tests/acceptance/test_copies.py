@@ -70,7 +70,7 @@ def test_a_store_is_moved_once_it_is_sure_that_nobody_works_on_it(shell, backup,
     there("restore", "squares", str(shell.folder / "first backup"), **NO_SPARK)
     assert there("publish", "squares").code == 0  # by which a deployment works on it
     refused = there("move", "squares", "new store", **NO_SPARK)
-    assert (refused.code, "Then say --stopped, or wait until" in refused.err) == (2, True)
+    assert (refused.code, "Then say --stopped, or run the command again in" in refused.err) == (2, True)
     done = there("move", "squares", "new store", "--stopped", "--json", **NO_SPARK)
     assert (done.code, done.json()) == (0, {"store": f"{there.folder}/new store", "verdict": "pass"})
     closed = there("run", "squares")

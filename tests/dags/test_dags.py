@@ -199,7 +199,7 @@ RENDER = """
 import json
 from datetime import UTC, datetime
 from acker.airflow.approval import body_of
-from acker.airflow.wiring import MANIFESTS
+from acker.airflow.wiring import REGISTERED
 from acker.operations.approvals import Question, Told
 from acker.operations.requests import Request
 
@@ -209,8 +209,8 @@ selection = json.dumps(chosen)
 request = Request("run", selection, 1300, "ann", datetime(2026, 1, 1, tzinfo=UTC), why)
 told = Told(chosen=1000, partners=300, acked=1250, gone=1200)
 together = "Together with 2 other requests of [ann](http://elsewhere), it is of 4,000 messages."
-said = list(body_of(Question(request, told, together), MANIFESTS[0]))
-print("RESULT" + json.dumps([said, list(MANIFESTS[0].tables.values())]))
+said = list(body_of(Question(request, told, together), REGISTERED.manifests[0]))
+print("RESULT" + json.dumps([said, list(REGISTERED.manifests[0].tables.values())]))
 """
 
 
@@ -287,7 +287,7 @@ WHO = """
 import json
 from airflow.sdk.exceptions import AirflowFailException
 from acker.airflow import approval
-from acker.airflow.wiring import MANIFESTS
+from acker.airflow.wiring import REGISTERED
 
 def says(call, *arguments):
     try:
@@ -295,7 +295,7 @@ def says(call, *arguments):
     except AirflowFailException as error:
         return str(error)
 
-task = approval.approval_task(MANIFESTS[0])
+task = approval.approval_task(REGISTERED.manifests[0])
 print("RESULT" + json.dumps([
     task.assigned_users,
     len(task.notifiers),

@@ -44,6 +44,17 @@ POINTS = ROOT / "tests" / "faults" / "crash_points.txt"
 processes.set_forkserver_preload([__name__])  # and with it the one that `worker` names
 
 
+class _Copied(Sightings):
+    """What was seen of leases in a case's folder, which a copy of the folder has seen as well."""
+
+    def __init__(self, folder: Path, steady: Callable[[], float]) -> None:
+        super().__init__(folder / "leases", steady)
+
+    def _file(self, what: str) -> Path:
+        assert self._folder is not None
+        return super()._file(what.removeprefix(str(self._folder.parent)))
+
+
 def open_run(
     task: Task, folder: Path, connect: Callable[[], SparkSession], acker_tasks: Tasks = CALLER
 ) -> Run:
@@ -52,7 +63,7 @@ def open_run(
     topology.validate()
     now = START + timedelta(seconds=task.at)
     store = Store(str(folder / "store"), topology.name)
-    sightings = Sightings(folder / "leases", steady=now.timestamp)
+    sightings = _Copied(folder, steady=now.timestamp)
     hold = Lease(store, "crashing", lambda: now, sightings=sightings).hold
     return Run(topology, store, connect, clock=lambda: now, tasks=acker_tasks, hold=hold, sightings=sightings)
 
