@@ -68,8 +68,8 @@ def test_a_quoted_field_that_is_open_at_the_end_of_a_part_fails_its_lines_in_the
     kinds = [found(spout.read_range(spark, planned), "_kind", "name") for planned in history]
     assert kinds[0][0] == ("app.log", 1, None, "a")
     assert [row[:3] for row in kinds[0][1:] + kinds[1][:1]] == [
-        ("app.log", 2, "fail"),
-        ("app.log", 3, "fail"),
+        ("app.log", 2, "reject"),
+        ("app.log", 3, "reject"),
     ]
     assert kinds[1][1:] == [("app.log", 4, None, "d")]
 
