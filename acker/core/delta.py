@@ -70,9 +70,14 @@ class _Opened(DeltaTable):
             self.known = version + 1, {**before, **numbers}
 
 
-def open_table(path: str, version: int | None = None) -> DeltaTable | None:
-    """The Delta table at a path or URI, or None where there is none yet."""
-    check_usable(path)
+def open_table(path: str, version: int | None = None, is_read_only: bool = False) -> DeltaTable | None:
+    """The Delta table at a path or URI, or None where there is none yet.
+
+    Args:
+        version: None: the newest.
+        is_read_only: whether nobody here writes to it, so that its folder may have more names.
+    """
+    check_usable(path, is_read_only)
     try:
         return _Opened(path, version=version)
     except TableNotFoundError:

@@ -8,8 +8,10 @@ from acker.core.errors import StoreError
 from acker.core.quoting import printable
 
 _LONGEST_NAME = 255  # bytes, on the usual file systems
-# `deltalake` takes the first for the letter that it stands for, and fails at the others.
+# `deltalake` takes the first for the letter that it stands for, fails at the others, and at some only when it
+# writes.
 _UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\\\[\]|^\x00-\x1f\x7f]")
+_UNREADABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
 
 
 def absolute(path: str) -> str:
@@ -26,27 +28,30 @@ def absolute(path: str) -> str:
     return path if parts.scheme else os.path.abspath(path)
 
 
-def check_usable(path: str) -> None:
+def check_usable(path: str, is_read_only: bool = False) -> None:
     """Stop before a folder is used in which no Delta table can be.
+
+    Args:
+        is_read_only: whether nobody here writes to it.
 
     Raises:
         StoreError: with what to do.
     """
-    why = unusable(path)
+    why = unusable(path, is_read_only)
     if why is not None:
         raise StoreError(
             f"{printable(path):.200} cannot be the place of a Delta table, since {why}", table=path
         )
 
 
-def unusable(path: str) -> str | None:
+def unusable(path: str, is_read_only: bool = False) -> str | None:
     """Why no Delta table can be at a path or URI, and what to do; None where one can."""
     is_far = "://" in path and not path.startswith("file:")
     names = [] if is_far else path.split("/")
     longest = max((len(os.fsencode(name)) for name in names), default=0)
     if longest > _LONGEST_NAME:
         return f"a name in it has {longest} bytes. Name a folder whose names have at most {_LONGEST_NAME}."
-    found = _UNUSABLE.search(path)
+    found = (_UNREADABLE if is_read_only else _UNUSABLE).search(path)
     if found is None:
         return None
     return (

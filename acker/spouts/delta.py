@@ -240,7 +240,7 @@ class DeltaSpout:
 
     def _table(self, version: int | None = None) -> DeltaTable:
         path = absolute(self.path)
-        table = open_table(path, version)
+        table = open_table(path, version, is_read_only=True)
         if table is None:
             raise SourceError(f"There is no Delta table at {path}.", table=path)
         return table
@@ -276,7 +276,7 @@ class DeltaSpout:
         if self.key is not None:
             self._check_key(frame.schema)
             return F.col(sql_name(self.key)).cast("bigint")
-        table = open_table(path)
+        table = open_table(path, is_read_only=True)
         if table is None or not _tracks_rows(table):
             raise SourceError(
                 f"The rows of {path} have no stable position. Turn row tracking on with "

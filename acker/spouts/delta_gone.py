@@ -62,7 +62,7 @@ def as_planned(newest: DeltaTable, version: int, where: str | None) -> DeltaTabl
     path = path_of(newest)
     if newest.version() > version and not has_commit(path, version):
         return None
-    table = open_table(path, version)
+    table = open_table(path, version, is_read_only=True)
     if table is None:
         return None
     at_risk = {*files_of(table, where)} - {*files_of(newest, where)}

@@ -68,7 +68,7 @@ def check_same(table: DeltaTable, planned: Mapping[str, Any] | None, by_key: boo
 def _goes_on(table: DeltaTable, planned: Mapping[str, Any], by_key: bool) -> bool:
     """Whether a table of another id has the range's version in its own log, and positions that go on."""
     try:
-        before = open_table(path_of(table), planned["version"])
+        before = open_table(path_of(table), planned["version"], is_read_only=True)
     except StoreError:
         return False
     if before is None or str(before.metadata().id) != planned["table"]:

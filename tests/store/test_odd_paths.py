@@ -82,8 +82,15 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("name", [*REFUSED, TOO_LONG], ids=lambda name: ascii(name[:9]))
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [
+        pytest.param(use, name, id=f"{use}-{name[:9]!a}")
+        for use in USES
+        for name in [*REFUSED, TOO_LONG]
+        if not (use == "source" and set(name) & set("[]|^"))  # such a table can be read
+    ],
+)
 def test_what_cannot_serve_is_refused_in_one_sentence_before_anything_is_made(place, run, use, name):
     with pytest.raises(AckerError) as refused:
         USES[use](place, run, place.path(f"below/{name}"))
