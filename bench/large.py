@@ -22,6 +22,7 @@ from acker.core.events import State
 from acker.core.fold_job import FoldRequest, run_fold
 from acker.core.ledger import fold_counts, newest_fold
 from acker.core.parquet import columns_of
+from acker.core.publishers import Meeting, meet
 from acker.core.schemas import EVENTS, LEDGER, SCHEMAS, stream
 from acker.core.snapshot import Snapshot
 from acker.core.store import Store
@@ -33,6 +34,7 @@ from acker.operations.matching import select
 from acker.operations.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
+from acker.targets.append import DeltaAppend
 from acker.targets.base import Publisher
 from acker.topology.topology import Topology
 from bench.fold import NOW, SPOUT, with_history
@@ -188,6 +190,9 @@ def _published(store: Store, messages: int) -> Store:
         write_deltalake(store.path(stream(SPOUT)), emitted.to_arrow(), mode="append")
         once = CommitProperties(app_transactions=[Transaction(publisher.app, batch)])
         write_deltalake(_target(store), rows.to_arrow(), mode="append", commit_properties=once)
+    target, newest = DeltaAppend(_target(store)), messages // AUDIT_BATCH
+    met = Meeting(SPOUT, target.uri, target.target_id() or "", publisher.app, newest, "first")
+    meet(store, met, is_shared=False, now=NOW)
     return store
 
 

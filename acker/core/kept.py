@@ -48,7 +48,7 @@ class Kept:
     """
 
     since: Trim = field(default_factory=Trim)
-    rows: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(KEPT.empty_table()))
+    rows: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(pa.Table.from_batches([], KEPT)))
 
 
 def kept_rows(store: Store, streams: Sequence[str], counted: Trim, position: int) -> Kept:

@@ -73,16 +73,17 @@ def audit_report(
 
 def _verdict(target: Target, evidence: Evidence) -> Verdict:
     """What a target says of what it holds; that it was not compared, where it cannot be read."""
-    messages = Acked.of(evidence).number()
     try:
         found = target.audit(evidence)
     except StoreError as error:
         if UNREADABLE not in str(error):
             raise
-        return Verdict({}, 0, 0, messages, (f"the table has features that cannot be read here: {error}",))
+        why = f"the table has features that cannot be read here: {error}"
+        return Verdict({}, 0, 0, Acked.of(evidence).number(), (why,))
     if isinstance(found, Verdict):
         return found
-    return Verdict(found, 0, messages, 0, (f"{type(target).__name__} does not tell how it compares",))
+    why = f"{type(target).__name__} does not tell how it compares"
+    return Verdict(found, 0, Acked.of(evidence).number(), 0, (why,))
 
 
 def audit_json(result: Audit) -> dict[str, Any]:

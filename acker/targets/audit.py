@@ -80,9 +80,11 @@ def audit_rows(evidence: Evidence, table: DeltaTable | None, why: str) -> Verdic
     if table is None:
         return unpublished(evidence)
     findings: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
-    acked, by_count, gone = Acked.of(evidence), 0, is_gone(evidence.counted)
+    acked, gone = Acked.of(evidence), is_gone(evidence.counted)
+    messages = by_count = 0
     for each, roots in acked.with_tuples():
         by_count += roots.filter(~gone).height
+        messages += roots.height
         found = pl.DataFrame(
             query_table(
                 "SELECT _root_id AS root_id, count(*) AS found FROM published "
@@ -105,7 +107,7 @@ def audit_rows(evidence: Evidence, table: DeltaTable | None, why: str) -> Verdic
         for row in others.iter_rows(named=True):
             kind, finding = unacked(row, table.table_uri)
             findings[kind].append(finding)
-    return Verdict(findings, 0, by_count, acked.number() - by_count, (why,))
+    return Verdict(findings, 0, by_count, messages - by_count, (why,))
 
 
 def audit_counts(evidence: Evidence, table: DeltaTable | None, counted: str, why: str) -> Verdict:

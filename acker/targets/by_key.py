@@ -149,4 +149,4 @@ def rows_published(table: DeltaTable, by: ByKey) -> pl.DataFrame:
 
 
 def _schema(table: DeltaTable) -> pl.Schema:
-    return pl.DataFrame(pa.schema(table.schema().to_arrow()).empty_table()).schema
+    return pl.DataFrame(pa.Table.from_batches([], pa.schema(table.schema().to_arrow()))).schema
