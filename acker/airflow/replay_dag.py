@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from airflow.sdk import DAG, Param, get_current_context, task
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk import DAG, Param
 
-from acker.airflow.approval import TASK, approval_task
-from acker.airflow.wiring import SETTINGS, dag_of, events, replayed, spark_task
+from acker.airflow.requested import requested
+from acker.airflow.wiring import SETTINGS, dag_of
 from acker.core.events import SELECTABLE
 from acker.runtime.manifest import Manifest
 
@@ -33,11 +32,11 @@ def build(manifest: Manifest) -> DAG:
     doc = DOC.format(name=manifest.name, limit=SETTINGS.approval_limit, hours=SETTINGS.approval_hours)
     # One run may wait for a person while others go on; they emit one after the other.
     with dag_of(manifest, "replay", None, doc, params=form(manifest), max_active_runs=16) as dag:
-        select = _select_task(manifest)
-        approve = approval_task(manifest)
-        emit = _emit_task(manifest)
-        select >> [approve, emit]
-        approve >> emit
+        requested(
+            manifest,
+            _filled_in(manifest),
+            "Records what the form selects, and asks for approval if it is much. A dry run only counts.",
+        )
     return dag
 
 
@@ -95,57 +94,13 @@ def form(manifest: Manifest) -> dict[str, Param]:
     }
 
 
-def _select_task(manifest: Manifest) -> Any:
-    @task.branch(
-        task_id="select",
-        doc_md="Records what the form selects, and asks for approval if it is much. A dry run only counts.",
-    )
-    def select() -> str | None:
-        from acker.airflow import tasks
-        from acker.core.errors import SettingsError, TopologyError, UnknownMessage
+def _filled_in(manifest: Manifest) -> Any:
+    """What gives a run's form, of which each field is known."""
+
+    def fields(context: Any) -> Any:
         from acker.operations.fields import check_known
 
-        context = get_current_context()
-        params, dag_run = context["params"], context["dag_run"]
-        try:
-            check_known(params, form(manifest))
-            if params["dry_run"]:
-                counts = tasks.count_requested(manifest.name, params)
-            else:
-                who = dag_run.triggering_user_name or "airflow"
-                run = tasks.open_run(manifest.name)
-                counts = tasks.request_by_hand(run, params, who, dag_run.run_id)
-                asks = tasks.must_be_approved(run, dag_run.run_id, SETTINGS.approval_limit)
-        except (SettingsError, TopologyError, UnknownMessage) as error:
-            raise AirflowFailException(str(error)) from error
-        context["ti"].xcom_push(key="matched", value=counts["matched"])
-        tasks.log.info("%s messages match; %s more are in flight.", counts["matched"], counts["in_flight"])
-        if "unseen" in counts:
-            tasks.log.warning("Of %s more nobody can tell: their rows were trimmed.", counts["unseen"])
-        if params["dry_run"]:
-            return None
-        return TASK if asks else "emit"
+        check_known(context["params"], form(manifest))
+        return context["params"]
 
-    return select()
-
-
-def _emit_task(manifest: Manifest) -> Any:
-    def step(connect: Any) -> dict[str, int]:
-        from acker.airflow import tasks
-        from acker.core.errors import SettingsError, TopologyError
-
-        context = get_current_context()
-        try:
-            run = tasks.open_run(manifest.name, connect)
-            return tasks.emit_requested(run, context["dag_run"].run_id, SETTINGS.approval_limit)
-        except (SettingsError, TopologyError) as error:
-            raise AirflowFailException(str(error)) from error
-
-    return spark_task(
-        "emit",
-        step,
-        outlets=[events(manifest), replayed(manifest)],
-        max_active_tis_per_dag=1,
-        trigger_rule="none_failed_min_one_success",
-        doc_md="Emits what `select` has recorded, and nothing that matches since.",
-    )
+    return fields

@@ -1,0 +1,82 @@
+"""The tasks that two DAGs share: record what somebody asks to be emitted again, have it approved, emit it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from airflow.sdk import get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from acker.airflow.approval import TASK, approval_task
+from acker.airflow.wiring import SETTINGS, events, replayed, spark_task
+from acker.runtime.manifest import Manifest
+
+
+def requested(manifest: Manifest, fields: Callable[[Any], Any], doc: str) -> Any:
+    """Draw `select`, `approve` and `emit` into a DAG, and return `emit`.
+
+    A request has the name of its run: a run that is cleared makes the same request again.
+
+    Args:
+        manifest: of the topology whose messages they are.
+        fields: called with the context of `select`; returns what is asked for, as the form of a replay has
+            it. With `dry_run` it is only counted.
+        doc: of `select`.
+    """
+    select = _select_task(manifest, fields, doc)
+    approve = approval_task(manifest)
+    emit = _emit_task(manifest)
+    select >> [approve, emit]
+    approve >> emit
+    return emit
+
+
+def _select_task(manifest: Manifest, fields: Callable[[Any], Any], doc: str) -> Any:
+    @task.branch(task_id="select", doc_md=doc)
+    def select() -> str | None:
+        from acker.airflow import tasks
+        from acker.core.errors import SettingsError, TopologyError, UnknownMessage
+
+        context = get_current_context()
+        dag_run = context["dag_run"]
+        try:
+            asked = fields(context)
+            if asked["dry_run"]:
+                counts = tasks.count_requested(manifest.name, asked)
+            else:
+                who = dag_run.triggering_user_name or "airflow"
+                run = tasks.open_run(manifest.name)
+                counts = tasks.request_by_hand(run, asked, who, dag_run.run_id)
+                asks = tasks.must_be_approved(run, dag_run.run_id, SETTINGS.approval_limit)
+        except (SettingsError, TopologyError, UnknownMessage) as error:
+            raise AirflowFailException(str(error)) from error
+        context["ti"].xcom_push(key="matched", value=counts["matched"])
+        tasks.log.info("%s messages match; %s more are in flight.", counts["matched"], counts["in_flight"])
+        if "unseen" in counts:
+            tasks.log.warning("Of %s more nobody can tell: their rows were trimmed.", counts["unseen"])
+        if asked["dry_run"]:
+            return None
+        return TASK if asks else "emit"
+
+    return select()
+
+
+def _emit_task(manifest: Manifest) -> Any:
+    def step(connect: Any) -> dict[str, int]:
+        from acker.airflow import tasks
+        from acker.core.errors import SettingsError, TopologyError
+
+        context = get_current_context()
+        try:
+            run = tasks.open_run(manifest.name, connect)
+            return tasks.emit_requested(run, context["dag_run"].run_id, SETTINGS.approval_limit)
+        except (SettingsError, TopologyError) as error:
+            raise AirflowFailException(str(error)) from error
+
+    return spark_task(
+        "emit",
+        step,
+        outlets=[events(manifest), replayed(manifest)],
+        max_active_tis_per_dag=1,
+        trigger_rule="none_failed_min_one_success",
+        doc_md="Emits what `select` has recorded, and nothing that matches since.",
+    )
