@@ -8,20 +8,11 @@ from airflow.sdk.exceptions import AirflowSkipException
 from acker.airflow.wiring import SETTINGS, dag_of, due, events, ledger, report, schedule_of
 from acker.runtime.manifest import Manifest
 
-DOC = """\
-Folds the new events of `{name}` into its ledger, whenever events were logged and at least by the clock,
-since messages also time out. The asset `{name}.ledger` shows what each fold decided.
-
-**When a task fails** nothing is half done: a fold is one commit, and the next one takes up what this one
-did not. `{name}.monitor` tells of messages that were given up: `acker failures {name}` says why,
-`acker trace {name} MESSAGE` tells the story of one, and `{name}.replay` emits them again.
-"""
-
 
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
     schedule = schedule_of(manifest, "acker", SETTINGS.acker_schedule, events(manifest))
-    with dag_of(manifest, "acker", schedule, DOC.format(name=manifest.name)) as dag:
+    with dag_of(manifest, "acker", schedule) as dag:
         counts = _fold_task(manifest)
         _due_task(manifest, counts)
     return dag

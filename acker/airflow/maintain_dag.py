@@ -10,30 +10,12 @@ from acker.airflow.wiring import SETTINGS, dag_of, spark_task
 from acker.runtime.manifest import Manifest
 
 AUDIT_PAGE = "docs/how-to/alerts.md#audit"
-DOC = """\
-Keeps the tables of `{name}` small and quick to read. `trim` deletes tuples and events that no message in
-flight and no published table needs, once the tuples are {streams} hours old and the events {events}.
-Reasons of failures, which may quote rows, {reasons}.
-`compact` rewrites small files. `vacuum` deletes files that no version of the last {files} hours refers to.
-Beside them `audit` judges whether anything is lost, unexpected, duplicated, or unpublished for too long.
-
-**When a task fails** nothing is lost, and the next run does what this one did not. When `audit` fails its log
-lists what is wrong: `acker audit {name}`.
-"""
 
 
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
     schedule = CronTriggerTimetable(SETTINGS.maintain_schedule, timezone="UTC")
-    days = SETTINGS.reason_retention_days
-    doc = DOC.format(
-        name=manifest.name,
-        streams=SETTINGS.stream_retention_hours,
-        events=SETTINGS.event_retention_hours,
-        reasons=f"expire after {days:,} days" if days else "are kept for ever",
-        files=SETTINGS.file_retention_hours,
-    )
-    with dag_of(manifest, "maintain", schedule, doc) as dag:
+    with dag_of(manifest, "maintain", schedule) as dag:
         (
             _maintain_task(manifest, "trim")
             >> _maintain_task(manifest, "compact")

@@ -9,22 +9,11 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from acker.airflow.wiring import SETTINGS, dag_of
 from acker.runtime.manifest import Manifest
 
-DOC = """\
-Looks how `{name}` stands, apart from all that does its work: a task that hangs cannot stop it. `stands` fails
-at each look for as long as something lasts: dead letters that nobody has acknowledged, a batch that is held
-or not done, events that are not folded, a fold that is not published, messages that do not settle, a long
-backlog, a source out of reach, an audit that failed or did not run, a DAG that is paused, a full disk.
-`check` fails when there is something to tell of that: it began, it changed, or it has lasted for long since
-it was told. It succeeds when something is over, and is skipped when nothing is new.
-
-**When `check` fails** its message says what is wrong, and which page says what to do.
-"""
-
 
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
     schedule = CronTriggerTimetable(SETTINGS.monitor_schedule, timezone="UTC")
-    with dag_of(manifest, "monitor", schedule, DOC.format(name=manifest.name)) as dag:
+    with dag_of(manifest, "monitor", schedule) as dag:
         _check_task(manifest) >> _stands_task(manifest)
     return dag
 

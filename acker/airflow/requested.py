@@ -1,4 +1,4 @@
-"""The tasks that two DAGs share: record what somebody asks to be emitted again, have it approved, emit it."""
+"""The tasks that two DAGs share: what somebody asks to be emitted again is recorded, approved and emitted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,12 +7,13 @@ from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from acker.airflow.approval import TASK, approval_task
+from acker.airflow.settling import settled_task
 from acker.airflow.wiring import SETTINGS, events, replayed, spark_task
 from acker.runtime.manifest import Manifest
 
 
 def requested(manifest: Manifest, fields: Callable[[Any], Any], doc: str) -> Any:
-    """Draw `select`, `approve` and `emit` into a DAG, and return `emit`.
+    """Draw `select`, `approve`, `emit` and `settled` into a DAG, and return `emit`.
 
     A request has the name of its run: a run that is cleared makes the same request again.
 
@@ -26,7 +27,7 @@ def requested(manifest: Manifest, fields: Callable[[Any], Any], doc: str) -> Any
     approve = approval_task(manifest)
     emit = _emit_task(manifest)
     select >> [approve, emit]
-    approve >> emit
+    approve >> emit >> settled_task(manifest.name)
     return emit
 
 

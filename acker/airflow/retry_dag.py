@@ -7,17 +7,10 @@ from airflow.sdk import DAG
 from acker.airflow.wiring import dag_of, due, events, replayed, spark_task
 from acker.runtime.manifest import Manifest
 
-DOC = """\
-Emits the messages of `{name}` again whose next attempt is due, whenever a fold has found such. It waits for
-nobody: what people ask for is `{name}.replay`.
-
-**When a task fails** try it again: what was planned is finished, and no attempt is emitted twice.
-"""
-
 
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
-    with dag_of(manifest, "retry", [due(manifest)], DOC.format(name=manifest.name)) as dag:
+    with dag_of(manifest, "retry", [due(manifest)]) as dag:
         _emit_task(manifest)
     return dag
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from airflow.sdk import DAG, AssetAll, AssetAny, task
+from airflow.sdk import DAG, AssetAll, AssetAny, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from acker.airflow.wiring import (
@@ -19,25 +19,10 @@ from acker.airflow.wiring import (
 )
 from acker.runtime.manifest import ComponentManifest, Manifest
 
-DOC = """\
-{doc}
-
-Runs every component once over what there is: each task takes up the batch that an earlier run left, or
-plans the next. A task that finds nothing is skipped. What the acker has found complete is published last.
-
-**When a task fails** it is tried again and resumes its batch. A bolt's batch that raises through no fault of
-a row is held, and tried again later and later; no message fails for it, and the other tasks go on. `watcher`
-fails with the tasks before it, so that the run does. `{name}.monitor` tells what lasts.
-
-`acker status {name}` shows where each component stands.
-"""
-
 
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
-    with dag_of(
-        manifest, "run", _schedule(manifest), DOC.format(doc=manifest.doc, name=manifest.name)
-    ) as dag:
+    with dag_of(manifest, "run", _schedule(manifest)) as dag:
         if manifest.one_task:
             work = [_components_task(manifest)]
             tasks = {each.name: work[0] for each in manifest.components}
@@ -50,7 +35,7 @@ def build(manifest: Manifest) -> DAG:
         for component in manifest.components:
             for stream in manifest.published_by(component.name):
                 tasks[component.name] >> _publish_task(manifest, stream)
-        work >> _watcher_task()
+        _add_watcher(dag, work)
     return dag
 
 
@@ -109,15 +94,24 @@ def _publish_task(manifest: Manifest, stream: str) -> Any:
     )
 
 
-def _watcher_task() -> Any:
-    """Airflow judges a run by its last tasks, and those after a component that failed may succeed."""
+def _add_watcher(dag: DAG, work: list[Any]) -> None:
+    """Add the task by which the run fails where a component did: Airflow judges a run by its last tasks.
+
+    It comes after the last ones, and looks at all. Where one task does all the work it comes right after that
+    and is started if that has failed: a run of small batches has no further task.
+    """
 
     @task(
-        retries=0,
-        trigger_rule="one_failed",
-        doc_md="Fails when a spout or a bolt failed, so that the run does; else it is skipped.",
+        trigger_rule="one_failed" if len(work) == 1 else "all_done",
+        doc_md="Fails when a task of the run failed, so that the run does.",
     )
     def watcher() -> None:
-        raise AirflowFailException("A task before this one failed: its log says why.")
+        context = get_current_context()
+        run_id = context["run_id"]
+        states = context["ti"].get_task_states(dag.dag_id, run_ids=[run_id])[run_id]
+        failed = sorted(name for name, state in states.items() if state in ("failed", "upstream_failed"))
+        if failed:
+            raise AirflowFailException(f"{', '.join(failed)} failed: the log of each says why.")
 
-    return watcher()
+    last = work if len(work) == 1 else [each for each in dag.tasks if not each.downstream_task_ids]
+    last >> watcher()

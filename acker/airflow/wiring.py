@@ -20,6 +20,7 @@ from airflow.sdk import (
 )
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
+from acker.airflow.about import described
 from acker.airflow.watch import Watch
 from acker.core.errors import BatchHeld
 from acker.runtime.manifest import Manifest, registered_manifests
@@ -31,14 +32,6 @@ REGISTERED = registered_manifests(SETTINGS)
 
 SPARK = "spark_connect"  # the Airflow connection to the Spark Connect server; without it the settings count
 START = datetime(2026, 1, 1, tzinfo=UTC)
-DESCRIPTIONS = {
-    "run": "Runs the spouts, the bolts, and publishes what is complete.",
-    "acker": "Decides what became of each message.",
-    "retry": "Emits the messages again whose next attempt is due.",
-    "replay": "Emits messages again that a person chooses in a form.",
-    "monitor": "Tells what is late, too much, or was given up.",
-    "maintain": "Trims, compacts and vacuums the tables, and audits.",
-}
 # All but `backfill`, which would run a DAG once for each interval of its clock; each run but the first would
 # find nothing to do, since what is read and published does not depend on the interval.
 RUN_TYPES: Any = ("scheduled", "manual", "asset_triggered", "operator_triggered", "asset_materialization")
@@ -69,10 +62,10 @@ def replayed(manifest: Manifest) -> Asset:
 def published(manifest: Manifest, stream: str) -> Asset:
     """A published table, on which other DAGs can be scheduled.
 
-    It has its URI as its name, as an asset has that a user makes of the URI alone. Of two names of one URI
-    Airflow activates one, and the tasks that write the other fail.
+    It has its URI as its name and is of no group of ours, as an asset that a user makes of the URI alone. Of
+    two names of one URI Airflow activates one, and the tasks that write the other fail.
     """
-    return Asset(_uri(manifest.tables[stream]), group="published")
+    return Asset(_uri(manifest.tables[stream]))
 
 
 def awaited(text: str) -> Any:
@@ -109,15 +102,13 @@ def schedule_of(manifest: Manifest, kind: str, schedule: str, asset: Asset) -> A
     return AssetOrTimeSchedule(timetable=hourly, assets=AssetAny(waits, asset))
 
 
-def dag_of(manifest: Manifest, kind: str, schedule: Any, doc: str, **options: Any) -> DAG:
+def dag_of(manifest: Manifest, kind: str, schedule: Any, **options: Any) -> DAG:
     """An empty DAG `<topology>.<kind>` with what all of them have in common."""
     return DAG(
         f"{manifest.name}.{kind}",
-        description=DESCRIPTIONS[kind],
         schedule=schedule,
         start_date=START,
         catchup=False,
-        doc_md=doc,
         tags=["acker", manifest.name],
         allowed_run_types=RUN_TYPES,
         default_args={
@@ -126,6 +117,7 @@ def dag_of(manifest: Manifest, kind: str, schedule: Any, doc: str, **options: An
             "execution_timeout": timedelta(minutes=SETTINGS.task_timeout_minutes),
             "owner": manifest.name,
         },
+        **described(manifest, kind, SETTINGS),
         **{"max_active_runs": 1, **options},
     )
 

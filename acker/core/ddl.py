@@ -37,6 +37,16 @@ def check_types(which: str, ddl: str) -> None:
             )
 
 
+def columns_in(ddl: str) -> dict[str, str]:
+    """Column -> the word that is its type, in lower case, of a schema's own columns in their order."""
+    found = {}
+    for part in _parted(_TOKEN.findall(ddl)):
+        rest = part[2:] if part[1:2] == [":"] else part[1:]
+        if rest:
+            found[part[0].strip("`").replace("``", "`")] = rest[0].lower()
+    return found
+
+
 def _fields(tokens: list[str]) -> Iterator[tuple[str, str]]:
     """Column -> the word that is its type, of all columns and of the fields of structs."""
     for part in _parted(tokens):

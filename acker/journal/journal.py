@@ -204,6 +204,10 @@ class Journal(Snapshot):
             found = [batch.input.to_json() for batch in self.rows(where)]
         return found
 
+    def plans_of_replays(self) -> pl.Series:
+        """What names, in the table `replays`, the messages of each batch of replays that was planned."""
+        return self._inputs("kind = 'replay'")["input"].str.json_path_match("$.plan").drop_nulls()
+
     def _inputs(self, where: str) -> pl.DataFrame:
         """Number and input of planned batches that match a SQL condition, by number."""
         table = self.open(BATCHES)

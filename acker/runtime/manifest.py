@@ -11,8 +11,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from acker.runtime.imports import search_current_folder
 from acker.runtime.settings import Settings
 
 if TYPE_CHECKING:
+    from acker.components.base import Component
     from acker.topology.topology import Publication, Topology
 
 
@@ -34,6 +35,7 @@ class ComponentManifest:
     name: str
     inputs: tuple[str, ...]  # none on a spout
     doc: str
+    columns: Mapping[str, str] = field(default_factory=dict)  # of a spout: column -> type, where known
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,20 @@ class Manifest:
 
 def manifest_of(topology: "Topology", doc: str = "") -> Manifest:
     """The manifest of a topology; `doc` describes it to people."""
-    components = tuple(ComponentManifest(c.name, c.upstreams, c.doc) for c in topology.order())
+    components = tuple(
+        ComponentManifest(c.name, c.upstreams, c.doc, _columns_of(c)) for c in topology.order()
+    )
     tables = {stream: _place(topology.name, each) for stream, each in topology.publications.items()}
     return Manifest(
         topology.name, doc, topology.max_pending, components, tables, topology.schedule, topology.one_task
     )
+
+
+def _columns_of(component: "Component") -> dict[str, str]:
+    from acker.spouts.base import TellsColumns  # which imports Spark
+
+    source = getattr(component, "source", None)
+    return source.message_columns() if isinstance(source, TellsColumns) else {}
 
 
 def _place(topology: str, publication: "Publication") -> str:
@@ -186,7 +197,8 @@ def _describe(import_string: str) -> dict[str, Any]:
 
 def _from_json(described: dict[str, Any]) -> Manifest:
     components = tuple(
-        ComponentManifest(c["name"], tuple(c["inputs"]), c["doc"]) for c in described["components"]
+        ComponentManifest(c["name"], tuple(c["inputs"]), c["doc"], c.get("columns", {}))
+        for c in described["components"]
     )
     schedule = described.get("schedule")
     assets = tuple(schedule) if isinstance(schedule, list) else schedule

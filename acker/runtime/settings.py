@@ -82,6 +82,8 @@ class Settings:
             commas between them. Default: none, and every other user may.
         approval_notifier: `PIPELINE_APPROVAL_NOTIFIER`, the import string of what is called with the context
             of a task that waits for a person: a function, or a notifier of Airflow. Default: none.
+        settle_minutes: `PIPELINE_SETTLE_MINUTES`, for how long the DAG of a replay waits until the messages
+            have settled that it has emitted. Default: 1440, a day.
         monitor_schedule: `PIPELINE_MONITOR_SCHEDULE`, when Airflow looks for what an operator should know, as
             a cron expression in UTC or a preset. Default: every five minutes. What it fails for:
         dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, that nobody has acknowledged. Default: 0.
@@ -149,6 +151,7 @@ class Settings:
     self_approval: str
     approvers: tuple[str, ...]
     approval_notifier: str | None
+    settle_minutes: int
     dead_letters_allowed: int
     backlog_allowed: int
     backlog_ahead_hours: int
@@ -246,6 +249,7 @@ class Settings:
             self_approval=one_of("PIPELINE_SELF_APPROVAL", (_AUTO, "on", "off"), environ),
             approvers=_names(value("PIPELINE_APPROVERS", "")),
             approval_notifier=_notifier(value("PIPELINE_APPROVAL_NOTIFIER", "")),
+            settle_minutes=positive_number("PIPELINE_SETTLE_MINUTES", 1440, environ),
             dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
             backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
             backlog_ahead_hours=number("PIPELINE_BACKLOG_AHEAD_HOURS", 4),

@@ -10,6 +10,7 @@ from acker.spouts.base import (
     Range,
     ReadsFew,
     Spout,
+    TellsColumns,
     TellsGone,
     check_json,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Range",
     "ReadsFew",
     "Spout",
+    "TellsColumns",
     "TellsGone",
     "check_json",
 ]

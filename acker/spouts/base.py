@@ -117,6 +117,14 @@ class HasBacklog(Protocol):
 
 
 @runtime_checkable
+class TellsColumns(Protocol):
+    """A source whose columns are known without Spark, for the examples of a form."""
+
+    def message_columns(self) -> dict[str, str]:
+        """Column of a message -> its type, of those that are known. It must be quick, and raises nothing."""
+
+
+@runtime_checkable
 class ReadsFew(Protocol):
     """A source of which a few messages can be read without Spark, whose jobs take longer than the read."""
 

@@ -62,6 +62,17 @@ class DeltaSpout:
         table = self._table()
         return schema_of(table) if _is_plain(table) else read(spark, absolute(self.path)).schema
 
+    def message_columns(self) -> dict[str, str]:
+        """See `TellsColumns`. Those of a table that is not on this machine's disks are not looked up."""
+        if "://" in self.path:
+            return {}
+        try:
+            table = open_table(absolute(self.path))
+        except StoreError:
+            return {}
+        fields = table.schema().fields if table is not None else []
+        return {field.name: str(getattr(field.type, "type", "struct")) for field in fields}
+
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range is (after, upto] of positions; the source's version spares a second look."""
         table = self._same_table(history.newest)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from acker.core.arguments import checked
-from acker.core.ddl import check_types
+from acker.core.ddl import check_types, columns_in
 from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.core.paths import absolute
@@ -119,6 +119,10 @@ class FileSpout:
             taken, _ = list_folder(self.folder, self.ignore).parted(self.glob, self.ignore, self.start)
             return parquet_entries(spark, self.folder, dict(islice(taken.items(), _AT_ONCE)), None)[1]
         return columns_of(spark, self.schema or "value string").toNullable()
+
+    def message_columns(self) -> dict[str, str]:
+        """See `TellsColumns`. Those of Parquet files are not known."""
+        return {} if self.format == "parquet" else columns_in(self.schema or "value string")
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range lists files with their fingerprints and (after, upto] of lines or rows."""

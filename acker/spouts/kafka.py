@@ -19,7 +19,7 @@ from acker.kafka import groups
 from acker.kafka.cluster import Cluster, Partition, Topic
 from acker.kafka.connections import connection
 from acker.kafka.java import java_options
-from acker.spouts.base import Backlog, History, Range
+from acker.spouts.base import Backlog, History, Range, TellsColumns
 from acker.spouts.kafka_offsets import COLUMNS, OffsetReader, gone
 from acker.spouts.kafka_spans import Spans, by_topic, shares, spans_of
 from acker.spouts.schemes import Scheme, Text
@@ -98,6 +98,14 @@ class KafkaSpout:
         """See `Spout`."""
         none = self._messages(self._scan(spark, {}).where)
         return none.drop("_source_partition", "_source_offset", "_kind", "_error").schema
+
+    def message_columns(self) -> dict[str, str]:
+        """See `TellsColumns`."""
+        return (
+            self.scheme.message_columns()
+            if isinstance(self.scheme, TellsColumns) and not self.schemes
+            else {}
+        )
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """See `Spout`. A range has (first, end) offsets of every partition, and the ids of their topics."""

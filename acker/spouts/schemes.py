@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from acker.core.arguments import checked
-from acker.core.ddl import check_types
+from acker.core.ddl import check_types, columns_in
 from acker.core.errors import SourceError
 from acker.kafka.registry import NoSuchSchema, Registry
 from acker.spouts.base import check_reserved
@@ -56,6 +56,10 @@ class Text:
 
     name: str = "value"
 
+    def message_columns(self) -> dict[str, str]:
+        """See `TellsColumns`."""
+        return {self.name: "string"}
+
     def parsed(self, records: DataFrame) -> DataFrame:
         """See `Scheme`."""
         text, error = _text("value")
@@ -90,6 +94,10 @@ class Json:
 
     def __post_init__(self) -> None:
         check_types("schema of Json", self.schema)
+
+    def message_columns(self) -> dict[str, str]:
+        """See `TellsColumns`."""
+        return columns_in(self.schema)
 
     def parsed(self, records: DataFrame) -> DataFrame:
         """See `Scheme`."""

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -52,6 +53,8 @@ def squared(tuples):
     (HERE / "pid").write_text(str(os.getpid()))
     while (HERE / "hold").exists():
         time.sleep(0.1)
+    if (HERE / "broken").exists():
+        raise RuntimeError("the lookup is down")
     bad = F.lit(not (HERE / "mended").exists()) & (F.col("id") < 0)
     return tuples.select(
         "anchor", "id", (F.col("id") * F.col("id")).alias("square"), fail_when(bad, "below 0")
@@ -63,6 +66,13 @@ watched = Topology("watched", schedule="@watch", one_task=True)
 letters = watched.spout("letters", DeltaSpout(str(HERE / "letters"), key="id"))
 watched.publish(letters, to=str(HERE / "published"))
 '''
+REPORT = """
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset
+
+with DAG("report", schedule=[Asset("file://{table}")], catchup=False):
+    EmptyOperator(task_id="print")
+"""
 TOKEN = """
 from airflow.api_fastapi.app import create_auth_manager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
@@ -157,6 +167,8 @@ class Airflow:
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "squares.py").write_text(TOPOLOGY)
+    shutil.copytree(ROOT / "dags", folder / "dags")
+    (folder / "dags" / "report.py").write_text(REPORT.format(table=folder / "squares"))
     write_deltalake(str(folder / "numbers"), pa.table({"id": [1, 2, 3, -4]}))
     # None before all DAGs are known: an event of one that comes before the DAG that it is to start is lost.
     write_deltalake(str(folder / "letters"), pa.table({"id": pa.array([], pa.int64())}))
@@ -178,10 +190,10 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
         for name, value in ours.items():
             patch.setenv(name, value)
         patch.syspath_prepend(str(folder))
-        with running_stack(Settings.from_env(), ROOT / "dags") as stack:
+        with running_stack(Settings.from_env(), folder / "dags") as stack:
             found = Airflow(stack, folder)
-            for kind in KINDS:
-                wait_for(lambda kind=kind: known(stack, kind))
+            for name in (*(f"squares.{kind}" for kind in KINDS), "report"):
+                wait_for(lambda name=name: known(stack, name))
             yield found
 
 
@@ -230,9 +242,9 @@ def watched_runs(airflow: Airflow) -> int:
     return int(airflow.stack.api("GET", "dags/watched.run/dagRuns")["total_entries"])
 
 
-def known(stack: Stack, kind: str) -> bool:
+def known(stack: Stack, dag_id: str) -> bool:
     try:
-        return bool(stack.api("GET", f"dags/squares.{kind}"))
+        return bool(stack.api("GET", f"dags/{dag_id}"))
     except ApiError as error:
         assert error.status == 404
         return False
@@ -275,6 +287,7 @@ def test_messages_survive_a_killed_task_a_cleared_one_and_come_back_by_hand(airf
     assert airflow.run("run") == "success"
     assert airflow.squares() == [1, 4, 9, 16]
     assert requests(airflow) == [("admin", "mended", 1)]
+    wait_for(lambda: airflow.stack.api("GET", "dags/report/dagRuns")["total_entries"])
 
     # The monitor tells that it is over, and of a DAG that is paused.
     assert airflow.looked() == ("success", "success")
@@ -420,6 +433,40 @@ def test_what_is_emitted_once_it_is_approved_is_what_was_counted(all_acked, bob)
     assert airflow.finish("replay", run) == "success"
     wait_for(lambda: set(states(airflow)) == {"acked"} and newest_attempts(airflow)[-1] > before[-1])
     assert newest_attempts(airflow) == [1, *(attempt + 1 for attempt in before)]
+
+
+@pytest.mark.extended
+def test_a_replay_waits_without_a_worker_and_is_red_where_messages_are_given_up_again(all_acked):
+    airflow, hold = all_acked, all_acked.folder / "hold"
+    (airflow.folder / "mended").unlink()
+    hold.touch()
+    run = airflow.trigger("replay", states=["acked"], where="id < 0", why="too early")
+    wait_for(lambda: airflow.tasks("replay", run)["settled"][0] == "deferred")
+    hold.unlink()
+    assert airflow.finish("replay", run) == "failed"
+    said = "Of 1 messages that were emitted again: acked 0, given up again 1. `acker failures squares` says"
+    assert said in airflow.log("replay", run, "settled")
+
+    (airflow.folder / "mended").touch()
+    run = airflow.trigger("replay", why="mended")  # as the form opens, with what was given up
+    assert airflow.finish("replay", run) == "success"
+    counts = {"matched": 1, "emitted": 1, "acked": 1, "dead_letter": 0, "lost": 0, "open": 0}
+    assert airflow.returned("replay", run, "settled", "return_value") == counts
+
+
+@pytest.mark.extended
+def test_a_run_fails_where_a_task_has_failed_though_those_after_it_go_on(all_acked):
+    airflow, broken = all_acked, all_acked.folder / "broken"
+    broken.touch()
+    write_deltalake(str(airflow.folder / "numbers"), pa.table({"id": [9]}), mode="append")
+    run = airflow.trigger("run")
+    assert airflow.finish("run", run) == "failed"
+    found = {task: state for task, (state, _) in airflow.tasks("run", run).items()}
+    assert found.pop("publish_squared") in ("success", "skipped")
+    assert found == {"numbers": "success", "squared": "failed", "watcher": "failed"}
+    assert "squared failed: the log of each says why." in airflow.log("run", run, "watcher")
+    broken.unlink()
+    assert airflow.run("run") == "success"
 
 
 @pytest.mark.thorough

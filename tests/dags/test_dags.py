@@ -5,10 +5,13 @@ import os
 import re
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from acker.airflow import KINDS
 from tests.kit import ROOT
@@ -90,6 +93,11 @@ print("RESULT" + json.dumps({
     ),
     "due": [dag.dag_id for dag in bag.dags.values() if "/due" in schedule(dag)],
     "docs": {dag.dag_id: dag.doc_md for dag in bag.dags.values()},
+    "lines": {dag.dag_id: dag.description for dag in bag.dags.values()},
+    "form": {
+        name: [param.value, param.description or param.schema["description_md"], param.schema]
+        for name, param in bag.dags["branches.replay"].params.items()
+    } if "branches.replay" in bag.dags else None,
     "heavy": sorted(set(heavy) & set(sys.modules)),
 }))
 """
@@ -126,6 +134,7 @@ def run_with_dags(program: str, folder: Path, topologies: str, *arguments: str) 
 @pytest.fixture(scope="module")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("dags")
+    write_deltalake(str(folder / "left"), pa.table({"id": [1], "day": [date(2026, 1, 31)]}))
     return read_dags(folder, "pipeline.wordcount:topology,branches:topology")
 
 
@@ -135,16 +144,16 @@ def test_every_dag_file_imports(dags):
 
 def test_a_run_is_drawn_as_its_topology_is_built(dags):
     assert dags["graph"]["branches.run"] == {
-        "left": ["both", "watcher"],
-        "right": ["both", "watcher"],
-        "both": ["odd", "plain", "watcher"],
-        "plain": ["publish_plain", "watcher"],
-        "odd": ["held", "publish_odd", "watcher"],
-        "held": ["publish_held.late", "watcher"],
+        "left": ["both"],
+        "right": ["both"],
+        "both": ["odd", "plain"],
+        "plain": ["publish_plain"],
+        "odd": ["held", "publish_odd"],
+        "held": ["publish_held.late"],
+        "publish_held.late": ["watcher"],
+        "publish_plain": ["watcher"],
+        "publish_odd": ["watcher"],
         "watcher": [],
-        "publish_held.late": [],
-        "publish_plain": [],
-        "publish_odd": [],
     }
 
 
@@ -159,7 +168,8 @@ def test_the_other_dags_are_short(dags):
     assert dags["graph"]["wordcount.replay"] == {
         "select": ["approve", "emit"],
         "approve": ["emit"],
-        "emit": [],
+        "emit": ["settled"],
+        "settled": [],
     }
     assert dags["graph"]["wordcount.maintain"] == {
         "trim": ["compact"],
@@ -189,6 +199,35 @@ def test_an_approval_that_nobody_gives_in_a_day_is_a_rejection(dags):
 
 def test_reading_the_dag_files_imports_neither_spark_nor_what_a_topology_needs(dags):
     assert dags["heavy"] == []
+
+
+def test_the_page_on_airflow_says_of_each_dag_what_airflows_own_page_says(dags):
+    page = (ROOT / "docs" / "reference" / "airflow.md").read_text()
+    told = {kind: dags["lines"][f"branches.{kind}"] for kind in KINDS}
+    row = {kind: page.partition(f"\n| `<topology>.{kind}` ")[2].partition("\n")[0] for kind in told}
+    assert [kind for kind, line in told.items() if f"| {line}" not in row[kind]] == []
+    tasks = {task for kind in KINDS[1:] for task in dags["graph"][f"branches.{kind}"]}
+    assert sorted(task for task in tasks if f"`{task}`" not in page) == []
+
+
+def test_the_form_opens_with_nothing_missing_and_with_the_two_most_used_fields_first(dags):
+    form = dags["form"]
+    assert [
+        name for name, (value, _, schema) in form.items() if value is None and "null" not in schema["type"]
+    ] == []
+    assert [*form][:2] == ["states", "reason"]
+    assert form["states"][0] == ["dead_letter"]
+    shown = [name for name, (_, _, schema) in form.items() if "section" not in schema]
+    assert shown == ["states", "reason", "why", "dry_run"]
+
+
+def test_the_form_speaks_of_the_topologys_own_tables_spouts_and_columns(dags):
+    told = {name: text for name, (_, text, _) in dags["form"].items()}
+    assert "- `acked`: what they have published in `" in told["states"]
+    assert "More than 1,000 messages, with what else you have asked for within a day, are" in told["why"]
+    assert "A message that is called left:monday.json:2 elsewhere is monday.json:2 here." in told["positions"]
+    assert told["where"].endswith("left has id, day. Such as day = '2026-01-31'.")
+    assert "UTC where a call of the API names none" in told["since"]
 
 
 def test_a_run_is_documented_by_its_topology(dags):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acker.core.ddl import check_types
+from acker.core.ddl import check_types, columns_in
 from acker.core.errors import SettingsError
 
 
@@ -42,3 +42,9 @@ def test_a_misspelt_type_is_told_with_its_column(ddl, told):
         SettingsError, match=rf"^schema of x gives {told}, which Spark does not have .*Did you"
     ):
         check_types("schema of x", ddl)
+
+
+def test_the_columns_of_a_schema_are_its_own_and_not_those_of_structs():
+    ddl = "ID BIGINT NOT NULL, price decimal(10, 2), who struct<name: string>, `a b,c`: map<string, int>"
+    assert columns_in(ddl) == {"ID": "bigint", "price": "decimal", "who": "struct", "a b,c": "map"}
+    assert columns_in("bigint") == {}

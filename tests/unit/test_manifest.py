@@ -1,14 +1,19 @@
 """What a scheduler is told of a topology."""
 
 import sys
+from datetime import date
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
-from acker import FileSpout, KafkaTarget, Topology
+from acker import DeltaSpout, FileSpout, KafkaTarget, Topology
 from acker.core.errors import TopologyError
 from acker.runtime.manifest import manifest_of, registered_manifests
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
+from acker.spouts.kafka import KafkaSpout
+from acker.spouts.schemes import Json
 
 MODULE = """
 from acker import FileSpout, Topology
@@ -26,6 +31,31 @@ def test_streams_that_share_a_topic_have_places_of_their_own(tmp_path):
     assert manifest_of(topology).tables == {
         "checked": "kafka://broker:9092/words?stream=words.checked",
         "shouted": "kafka://broker:9092/words?stream=words.shouted",
+    }
+
+
+def test_the_columns_of_a_spout_are_told_as_far_as_they_are_known_without_spark(tmp_path):
+    write_deltalake(str(tmp_path / "paid"), pa.table({"id": [1], "day": [date(2026, 1, 31)]}))
+    sources = {
+        "orders": FileSpout("orders", format="json", schema="id bigint, item string"),
+        "lines": FileSpout("lines"),
+        "rows": FileSpout("rows", format="parquet"),
+        "paid": DeltaSpout(str(tmp_path / "paid"), key="id"),
+        "nowhere": DeltaSpout(str(tmp_path / "nowhere"), key="id"),
+        "far": DeltaSpout("s3://bucket/far", key="id"),
+        "records": KafkaSpout("broker:9092", "records", scheme=Json("id bigint")),
+    }
+    topology = Topology("words")
+    for name, source in sources.items():
+        topology.spout(name, source)
+    assert {spout.name: dict(spout.columns) for spout in manifest_of(topology).spouts} == {
+        "orders": {"id": "bigint", "item": "string"},
+        "lines": {"value": "string"},
+        "rows": {},
+        "paid": {"id": "long", "day": "date"},
+        "nowhere": {},
+        "far": {},
+        "records": {"id": "bigint"},
     }
 
 
