@@ -98,6 +98,12 @@ def changed(by_spout: "Mapping[str, object]") -> None:
         line(f"{spout}: changed since it was read: {found}", "red")
 
 
+def held_back(found: "Sequence[Mapping[str, Any]]") -> None:
+    """What rich bolts hold back; nothing where that is nothing."""
+    for each in found:
+        line(each["says"])
+
+
 def gone(by_spout: "Mapping[str, object]") -> None:
     """What was read and the sources do not hold any more; nothing where there is none."""
     for spout, found in by_spout.items():
@@ -161,6 +167,8 @@ def status(result: dict[str, Any]) -> None:
     for row in result["components"]:
         if row["held"]:
             line(row["held"]["says"], "red")
+        if row["held_back"]:
+            line(row["held_back"]["says"])
     states = ", ".join(f"{n:,} {state}" for state, n in sorted(result["states"].items())) or "no messages"
     folded = (
         f"fold {result['fold']} at {result['folded_at']:%Y-%m-%d %H:%M:%S}"

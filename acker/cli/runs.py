@@ -17,13 +17,14 @@ NOTHING_PASSED = 3  # the exit code
 def run(context: Context, limit: int | None, drain: bool) -> None:
     """Run one cycle: replay what is due, read on, run every bolt, fold, publish.
 
-    Exit code 3 says that new messages failed and no message was acked.
+    Exit code 3 says that new messages failed, and that no message was acked or is still in flight.
     """
     from acker.cli import rendering as render
     from acker.core.ledger import newest_fold
     from acker.journal.journal import Journal
     from acker.operations import cycle
     from acker.reports.failures import commonest_failures, nothing_passed
+    from acker.reports.held_back import all_held_back
     from acker.reports.sources import changed, gone, left_out, never_read, source_backlogs
     from acker.topology.advice import advice
 
@@ -39,17 +40,19 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
     journal = Journal(context.store, context.topology.roles)
     failed = commonest_failures(journal, after, journal.fold.number if journal.fold else 0)
     sources = source_backlogs(context.topology, journal)
+    held = all_held_back(context.topology, journal)
 
     def rendered() -> None:
         render.advice(never_read(sources, journal))
         render.left_out(left_out(sources))
         render.changed(changed(sources))
         render.gone(gone(sources))
+        render.held_back(held)
         render.failed(context.topology.name, failed)
         render.pairs(result)
 
     failures = [{**asdict(each), "sample": str(each.sample)} for each in failed.commonest]
-    context.print({**result, "failed": failed.count, "failures": failures}, rendered)
+    context.print({**result, "failed": failed.count, "failures": failures, "held_back": held}, rendered)
     if nothing_passed(journal, after):
         sys.exit(NOTHING_PASSED)
 

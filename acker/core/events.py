@@ -75,7 +75,7 @@ class LedgerRow:
     ack_val: int = 0
     outstanding: int = 0  # tuples emitted and not consumed, counted by edge
     reason: str | None = None
-    component: str | None = None  # that failed it
+    component: str | None = None  # that failed it, or held it back until it timed out
     batch: int | None = None  # the spout's batch that emitted it
     turn: int | None = None  # the window turn at which its time began
     replaces: int | None = None

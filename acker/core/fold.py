@@ -12,6 +12,7 @@ import polars as pl
 
 from acker.core.checksums import share_of_checksum
 from acker.core.events import FAILURES, Kind, State
+from acker.core.holders import with_holders
 from acker.core.ids import Task, tasks
 from acker.core.messages import MESSAGE
 from acker.core.parquet import collect, columns_of
@@ -41,6 +42,7 @@ class FoldInput:
         settled: settled rows of all folds; read only where a replay is to replace what was acked.
         events: rows of `events` that no fold has seen.
         waiting: column `root_id`, the roots of tuples that a bolt has yet to take, each once.
+        held: `holders`; read only where a root times out.
         spouts: names of the spouts that the topology has now.
         delays: seconds to wait after the failure of attempt 1, 2, …, None where the message is given
             up; as long as the highest attempt among the live rows and the new inits.
@@ -50,6 +52,7 @@ class FoldInput:
     settled: pl.LazyFrame
     events: pl.LazyFrame
     waiting: pl.LazyFrame
+    held: pl.LazyFrame
     spouts: Collection[str]
     delays: Sequence[float | None]
     turn: Turn
@@ -271,7 +274,7 @@ def _decided(fold: Part) -> pl.DataFrame:
         "rejected",
         "events",
     )
-    return collect(rows)
+    return with_holders(collect(rows), fold.held)
 
 
 def _balances(fold: Part) -> pl.LazyFrame:

@@ -20,6 +20,7 @@ from acker.core.fold import (
     shared,
 )
 from acker.core.fold_files import FoldFiles, FoldName, Written
+from acker.core.holders import HOLDERS, holders
 from acker.core.ids import Task
 from acker.core.integrity import broken_fold, check_batches
 from acker.core.ledger import REFUSALS_READ, Fold, read_fold, settled_rows, unfolded
@@ -42,6 +43,7 @@ class FoldRequest:
         snapshot: of the store. Its fold is the one before; up to its version of `events` is folded.
         logged: component -> its newest batch logged at that version.
         waiting: stream -> batches of it that a bolt has yet to take.
+        holding: the bolts that may hold tuples back.
         spouts: see `FoldInput`.
         delays: see `FoldInput`.
         refusals: `refusals`, as of a time after that of `events`; None where there are none.
@@ -55,6 +57,7 @@ class FoldRequest:
     delays: Sequence[float | None]
     timeouts: Timeouts
     now: datetime
+    holding: Sequence[str] = ()
     refusals: DeltaTable | None = None
     tasks: Tasks = CALLER
 
@@ -79,6 +82,10 @@ class FoldRequest:
         """Where the window stands in it."""
         return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
 
+    def held(self) -> pl.LazyFrame:
+        """Which roots' tuples bolts hold back."""
+        return holders(self.snapshot, self.holding, self.logged)
+
 
 def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
     """Fold once.
@@ -95,17 +102,22 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
         settled=settled_rows(request.previous),
         events=pl.LazyFrame(schema=columns_of(EVENTS)),
         waiting=_waiting(request.snapshot, request.waiting).unique(),
+        held=pl.LazyFrame(schema=HOLDERS),
         spouts=request.spouts,
         delays=request.delays,
         turn=request.turn,
         timeouts=request.timeouts,
         now=request.now,
     )
+    if new.are_elsewhere:
+        empty = replace(empty, held=request.held())
     work = _Work(new.files, new.condition, empty)
     fold = replace(empty, events=new.rows)
     if not new.are_elsewhere:
         waiting = collect(fold.waiting, request.snapshot.files).lazy()
-        fold = replace(fold, waiting=waiting)
+        # Where nothing times out, as in most folds, no stream is opened for it.
+        held = pl.defer(lambda: collect(request.held(), request.snapshot.files), schema=HOLDERS)
+        fold = replace(fold, waiting=waiting, held=held)
     live = _live(request, work, fold, new)
     files = FoldFiles(request.name, live.taken_over)
     found = request.tasks.among(new.at_most + live.count)

@@ -58,6 +58,7 @@ def fold(
     timeouts: Timeouts,
     retry: RetryPolicy,
     waiting: Collection[int] = (),
+    held: Collection[tuple[int, str]] = (),
     spouts: Collection[str],
 ) -> Ledger:
     """Take in `events` and decide the state of every root that is live.
@@ -66,6 +67,7 @@ def fold(
         events: rows of `events` that no fold has seen.
         now: the fold's clock, UTC.
         waiting: ids of the roots of tuples that a bolt has yet to take.
+        held: (root id, rich bolt) of tuples that a rich bolt holds back.
         spouts: names of the spouts that the topology has now.
     """
     turn = timeouts.turn(ledger.turn, now)
@@ -82,7 +84,8 @@ def fold(
         if root.emissions():
             attempt = _attempt(root, turn)
             newest = in_flight[attempt.message]
-            attempts[root_id] = _decide(attempt, root, newest, turn, timeouts, root_id in waiting)
+            holders = sorted({bolt for held_root, bolt in held if held_root == root_id})
+            attempts[root_id] = _decide(attempt, root, newest, turn, timeouts, root_id in waiting, holders)
         elif root.of(Kind.LOST):
             rows.append(_first(root.arrivals()))
         else:
@@ -115,7 +118,13 @@ def _attempt(root: _Root, turn: Turn) -> LedgerRow:
 
 
 def _decide(
-    attempt: LedgerRow, root: _Root, newest: int, turn: Turn, timeouts: Timeouts, waits: bool
+    attempt: LedgerRow,
+    root: _Root,
+    newest: int,
+    turn: Turn,
+    timeouts: Timeouts,
+    waits: bool,
+    holders: Sequence[str],
 ) -> LedgerRow:
     """The attempt in its new state. `newest` is the highest attempt of its message in flight."""
     if newest > attempt.attempt:
@@ -135,7 +144,9 @@ def _decide(
     expired = timeouts.turns is not None and age >= timeouts.turns and not waits
     if expired or (timeouts.hard_turns is not None and age >= timeouts.hard_turns):
         reason = f"not complete within {timeouts.message_timeout}"
-        return replace(attempt, state=State.TIMED_OUT, reason=reason)
+        if holders:
+            reason += f": neither acked nor failed by {', '.join(holders)}"
+        return replace(attempt, state=State.TIMED_OUT, reason=reason, component=next(iter(holders), None))
     return attempt
 
 

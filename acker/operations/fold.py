@@ -46,6 +46,7 @@ def fold(run: Run) -> Fold:
         delays=[delay_after(run.topology.retry, attempt) for attempt in range(1, highest + 1)],
         timeouts=run.topology.timeouts,
         now=now,
+        holding=[bolt.name for bolt in run.topology.bolts if bolt.holds_back],
         refusals=recorded(journal),  # the snapshot has opened `events` before
         tasks=run.tasks,
     )

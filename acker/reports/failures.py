@@ -27,7 +27,8 @@ class Failure:
     """Messages that failed in one component, for one reason, with one outcome.
 
     Args:
-        component: that failed them; None where no component did, as for a timeout.
+        component: that failed them, or of those that timed out the first rich bolt that held them back; None
+            where no component did.
         reason: its first line.
         state: `retrying`, `dead_letter` or `lost`; `failed` of batches, which no fold has judged yet.
         count: of messages.

@@ -21,6 +21,7 @@ from acker.operations.cycle import in_flight
 from acker.operations.fold import waiting_batches
 from acker.operations.publish import published_upto
 from acker.operations.upkeep import newest as newest_upkeep
+from acker.reports.held_back import all_held_back
 from acker.reports.looks import Finding, Findings, Look, grade_of, minutes_of, time_of
 
 _TREND = timedelta(hours=1)
@@ -166,6 +167,8 @@ def late_messages(look: Look) -> Findings:
             f"{row['n']:,} messages have not settled, the oldest since {time_of(row['since'])}, longer than "
             f"the {minutes_of(late)} of PIPELINE_MESSAGE_LATE_MINUTES."
         )
+        back = all_held_back(look.topology, look.journal)
+        said += "".join(f" {each['says'].rstrip('.')}." for each in back)
         yield Finding("late-messages", "", said, grade=grade_of(row["n"]))
 
 

@@ -16,6 +16,7 @@ from acker.core.store import Store
 from acker.journal.journal import Journal
 from acker.operations.cycle import in_flight
 from acker.operations.offsets import partition_offsets
+from acker.reports.held_back import told_held_back
 from acker.reports.sources import SourceBacklog, source_backlogs
 from acker.targets.base import published_fold
 from acker.topology.topology import Publication, Topology
@@ -100,4 +101,5 @@ def _component_status(journal: Journal, component: Component) -> dict[str, Any]:
         "waiting_batches": waiting,
         "planned_at": newest.planned_at if newest else None,
         "held": {**asdict(hold), "says": str(hold)} if hold else None,
+        "held_back": told_held_back(journal, component),
     }

@@ -4,10 +4,14 @@ import dis
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from functools import partial
+from itertools import pairwise
+from types import CodeType, FunctionType
 from typing import Any
 
 from acker.components.basic_bolt import BasicBolt
+from acker.components.collector import RichBolt
+from acker.components.rich_bolt import RichBoltComponent
 from acker.core.paths import absolute
 from acker.spouts import DeltaSpout, Spout
 from acker.topology.topology import Topology
@@ -25,6 +29,11 @@ def advice(topology: Topology) -> list[str]:
     for bolt in topology.bolts:
         if isinstance(bolt, BasicBolt) and _is_heard(topology, bolt.name) and _emits_nothing(bolt.function):
             found.append(f"Bolt {bolt.name} never emits a row: write `yield` before the row that it makes.")
+        if isinstance(bolt, RichBoltComponent) and _settles_nothing(bolt.factory):
+            found.append(
+                f"Bolt {bolt.name} neither acks nor fails any tuple, so its messages are never complete: "
+                "call collector.ack(tup) when a tuple is done."
+            )
     return found
 
 
@@ -70,3 +79,55 @@ def _emits_nothing(function: Callable[..., Any]) -> bool:
             returned.add(before.argval if is_constant and before else ...)
         before = each
     return returned == {None}
+
+
+_SETTLES = {"ack", "fail"}
+
+
+def _settles_nothing(factory: Callable[..., Any]) -> bool:
+    """Whether a rich bolt's class can neither ack nor fail a tuple. One whose `execute` only raises can.
+
+    One that hands its collector on, or is derived from a bolt of ours, may do so elsewhere.
+    """
+    made = factory.func if isinstance(factory, partial) else factory
+    if not isinstance(made, type) or not issubclass(made, RichBolt):
+        return False
+    bases = made.__mro__[: made.__mro__.index(RichBolt)]
+    if any(base.__module__.partition(".")[0] == "acker" for base in bases):
+        return False
+    methods = [each for base in bases for each in vars(base).values()]
+    functions = [each for each in methods if isinstance(each, FunctionType)]
+    execute = inspect.getattr_static(made, "execute")
+    if execute not in functions or not _can_return(execute.__code__):
+        return False
+    codes = [code for each in functions for code in _codes(each.__code__)]
+    named = {name for code in codes for name in (*code.co_names, *code.co_consts) if isinstance(name, str)}
+    if named & _SETTLES:
+        return False
+    takers = [each for each in functions if each.__name__ in ("execute", "finish_batch")]
+    return not any(_hands_on(each.__code__) for each in takers)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A function's code, and that of the functions within it."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _codes(each)
+
+
+def _can_return(code: CodeType) -> bool:
+    return any(each.opname.startswith("RETURN_") for each in dis.get_instructions(code))
+
+
+def _hands_on(code: CodeType) -> bool:
+    """Whether a method uses its last argument, the collector, for more than to call its methods."""
+    name = code.co_varnames[code.co_argcount - 1]
+    found = list(dis.get_instructions(code))
+    for each, after in pairwise(found):
+        loaded = each.argval if isinstance(each.argval, tuple) else (each.argval,)
+        if "LOAD_FAST" in each.opname or each.opname in ("LOAD_DEREF", "LOAD_CLOSURE"):
+            is_called = loaded[-1] == name and after.opname in ("LOAD_ATTR", "LOAD_METHOD")
+            if name in loaded and (loaded.count(name) > 1 or not is_called):
+                return True
+    return False

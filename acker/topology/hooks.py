@@ -28,7 +28,7 @@ class Message:
     source_offset: int
     attempt: int  # in `on_retry` the attempt to come, else the attempt that was
     reason: str | None
-    component: str | None  # that failed it
+    component: str | None  # that failed it, or held it back until it timed out
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Step:
     now: datetime
     events: tuple[Event, ...] = ()
     waiting: frozenset[int] = frozenset()
+    held: tuple[tuple[int, str], ...] = ()  # root and rich bolt
     spouts: tuple[str, ...] = (SOURCE,)
     # (source_offset, attempt, state) of each row that the fold writes: those live after it, and those
     # that it settles. Random histories state nothing.
@@ -68,6 +69,7 @@ def fold_step(ledger: Ledger, step: Step, timeouts: Timeouts, retry: Exponential
         timeouts=timeouts,
         retry=retry,
         waiting=step.waiting,
+        held=step.held,
         spouts=step.spouts,
     )
 
@@ -150,10 +152,11 @@ def step(
     *events: Event,
     rows: Iterable[tuple[int, int, str]] = (),
     waiting: Iterable[int] = (),
+    held: Iterable[tuple[int, str]] = (),
     spouts: tuple[str, ...] = (SOURCE,),
     late: int = 0,
 ) -> Step:
     """A fold, minutes after the start, of events that were logged just then."""
     now = START + timedelta(minutes=minutes)
     logged = tuple(replace(event, logged_at=now) for event in events)
-    return Step(now, logged, frozenset(waiting), spouts, tuple(rows), late)
+    return Step(now, logged, frozenset(waiting), tuple(held), spouts, tuple(rows), late)

@@ -69,7 +69,8 @@ def _history(rng: Random, scenario: Scenario, clock: Iterable[datetime]) -> Scen
         rng.shuffle(events)
         roots = sorted({row.root_id for row in ledger.live} | {event.root_id for event in events})
         waiting = frozenset(root_id for root_id in roots if rng.random() < 0.2)
-        steps.append(Step(now, tuple(events), waiting, spouts))
+        held = tuple((each, bolt) for each in roots for bolt in BOLTS[:2] if rng.random() < 0.2)
+        steps.append(Step(now, tuple(events), waiting, held, spouts))
         ledger = fold_step(ledger, steps[-1], scenario.timeouts, scenario.retry)
     return replace(scenario, steps=tuple(steps))
 

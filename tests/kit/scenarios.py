@@ -25,6 +25,8 @@ from tests.kit.histories import (
     step,
 )
 
+HOLDERS = [(root(1), "words"), (root(1), "pair"), (root(1), "words"), (root(4), "words")]
+
 SCENARIOS = (
     Scenario(
         "a message whose tuple is consumed is acked",
@@ -308,6 +310,21 @@ SCENARIOS = (
             step(20, waiting=[root(1)], rows=[(1, 1, "pending"), (2, 1, "timed_out"), (2, 2, "retrying")]),
             step(30, waiting=[root(1)], rows=[(1, 1, "pending"), (2, 2, "retrying")]),
             step(31, rows=[(1, 1, "timed_out"), (1, 2, "retrying"), (2, 2, "retrying")]),
+        ),
+    ),
+    Scenario(
+        "a root times out with the rich bolts that hold its tuples back, and takes others along",
+        (
+            step(0, init(1, A), init(2, B), held=HOLDERS, rows=[(1, 1, "pending"), (2, 1, "pending")]),
+            step(10, init(3, C), join(3, 1), rows=[(1, 1, "pending"), (2, 1, "pending"), (3, 1, "pending")]),
+            step(
+                20,
+                held=HOLDERS,
+                rows=[
+                    *((1, 1, "timed_out"), (1, 2, "retrying"), (2, 1, "timed_out"), (2, 2, "retrying")),
+                    *((3, 1, "failed"), (3, 2, "retrying")),
+                ],
+            ),
         ),
     ),
     Scenario(

@@ -488,6 +488,13 @@ MUTANTS = (
         scenario("a root whose tuples wait for a bolt is not timed out"),
     ),
     Mutant(
+        "a time-out does not say which rich bolt held the tuples back",
+        "acker/core/holders.py",
+        'on="root_id", how="semi")',
+        'on="root_id", how="anti")',
+        scenario("a root times out with the rich bolts that hold its tuples back, and takes others along"),
+    ),
+    Mutant(
         "a fold does not look for tuples that wait for a bolt",
         "acker/operations/fold.py",
         "waiting=_waiting(run.topology, journal, logged),",

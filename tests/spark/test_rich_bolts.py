@@ -17,6 +17,8 @@ from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection import Selection
 from acker.reports.audit import audit_report
+from acker.reports.failures import failures
+from acker.reports.held_back import all_held_back
 from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
@@ -65,7 +67,8 @@ VERDICTS = {
 }
 
 
-def test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself(place):
+def judged(place):
+    """A run that has given each verdict once."""
     source = place.add("source", id=list(VERDICTS), what=[what for what, _, _ in VERDICTS.values()])
     topology = Topology("verdicts", message_timeout="10 seconds", windows=1)
     spout = topology.spout("numbers", DeltaSpout(source, key="id"))
@@ -73,6 +76,11 @@ def test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself(place):
     topology.publish(bolt, to=place.path("published"))
     run = place.run(topology)
     run_cycle(run)
+    return run
+
+
+def test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself(place):
+    run = judged(place)
     rows = query(
         "SELECT source_offset, state, reason FROM ledger WHERE root_id IS NOT NULL AND state <> 'retrying'",
         ledger=run.store.require("ledger"),
@@ -80,6 +88,21 @@ def test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself(place):
     found = {row["source_offset"]: (row["state"], row["reason"]) for row in rows}
     assert found == {number: (state, reason) for number, (_, state, reason) in VERDICTS.items()}
     assert place.rows("published") == [(1, "ack")]
+
+
+def test_what_a_rich_bolt_leaves_open_is_told_and_times_out_in_its_name(place):
+    run = judged(place)
+    assert [each["says"] for each in all_held_back(run.topology, run.snapshot())] == [
+        "verdicts holds back a tuple that it has neither acked nor failed, since 2026-01-01 00:00:00"
+    ]
+    for _ in range(2):
+        place.clock.advance(10)
+        fold(run)
+    found = {each.sample.source_offset: each for each in failures(run.snapshot(), 20).commonest}
+    assert (found[6].component, found[6].reason) == (
+        "verdicts",
+        "not complete within 0:00:10: neither acked nor failed by verdicts",
+    )
 
 
 class Pairs(RichBolt):

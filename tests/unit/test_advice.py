@@ -1,7 +1,10 @@
 """What a topology is told that can be run and is hardly meant."""
 
+from functools import partial, partialmethod
+
 import pytest
 
+from acker.components.collector import RichBolt
 from acker.spouts import DeltaSpout
 from acker.spouts.kafka import KafkaSpout
 from acker.targets.kafka import KafkaTarget
@@ -116,3 +119,107 @@ def test_a_topology_that_reads_what_it_publishes_is_told_so(tmp_path, monkeypatc
         "records is published to kafka://localhost:9092/b, which spout records reads",
     ]
     assert advice(apart) == []
+
+
+class Forgets(RichBolt):
+    def execute(self, tup, collector):
+        if tup.item is None:
+            raise ValueError("no item")
+        collector.emit(tup, {"item": tup.item})
+        self.kept = [each for each in (tup,)]
+
+    def finish_batch(self, collector):
+        collector.emit(None, {"item": "all"})
+
+
+class ForgetsToo(Forgets):
+    def prepare(self, context):
+        self.seen = context.batch
+
+
+class Acks(RichBolt):
+    def execute(self, tup, collector):
+        collector.ack(tup)
+
+
+class AcksAtTheEnd(RichBolt):
+    def execute(self, tup, collector):
+        self.waiting.append(tup)
+
+    def finish_batch(self, collector):
+        for each in self.waiting:
+            collector.ack(each)
+
+
+class AcksByName(RichBolt):
+    def execute(self, tup, collector):
+        getattr(collector, "ack")(tup)  # noqa: B009
+
+
+class AcksInherited(Acks):
+    def prepare(self, context):
+        self.seen = context.batch
+
+
+class FailsAlone(RichBolt):
+    def execute(self, tup, collector):
+        collector.fail(tup)
+
+
+class HandsOn(RichBolt):
+    def execute(self, tup, collector):
+        helped(tup, collector)
+
+
+class HandsOnByKeyword(RichBolt):
+    def execute(self, tup, collector):
+        helped(collector=collector, row=tup)
+
+
+class KeepsIt(RichBolt):
+    def execute(self, tup, collector):
+        self.collector = collector
+
+
+class HasIt(RichBolt):
+    def execute(self, tup, collector):
+        return [collector for _ in tup]
+
+
+class LendsIt(RichBolt):
+    def execute(self, tup, collector):
+        return lambda: helped(collector)
+
+
+class OnlyRaises(RichBolt):
+    def execute(self, tup, collector):
+        raise ValueError(tup)
+
+
+class Wrapped(RichBolt):
+    execute = partialmethod(helped)
+
+
+def advised_of_rich(factory):
+    topology = Topology("shop")
+    orders = topology.spout("orders", DeltaSpout("orders", key="id"))
+    words = topology.rich_bolt(orders, schema="item string", name="words")(factory)
+    topology.publish(words, to="words")
+    return advice(topology)
+
+
+@pytest.mark.parametrize("factory", [Forgets, ForgetsToo, partial(Forgets)])
+def test_a_rich_bolt_whose_code_can_neither_ack_nor_fail_is_told(factory):
+    assert advised_of_rich(factory) == [
+        "Bolt words neither acks nor fails any tuple, so its messages are never complete: "
+        "call collector.ack(tup) when a tuple is done."
+    ]
+
+
+SETTLING = [Acks, AcksAtTheEnd, AcksByName, AcksInherited, FailsAlone, OnlyRaises]
+MAY_SETTLE = [HandsOn, HandsOnByKeyword, KeepsIt, HasIt, LendsIt, Wrapped, lambda: Forgets()]
+
+
+@pytest.mark.parametrize("factory", [*SETTLING, *MAY_SETTLE])
+def test_a_rich_bolt_that_may_settle_its_tuples_is_left_alone(factory):
+    assert advised_of_rich(factory) == []

@@ -10,6 +10,7 @@ from hypothesis import given
 
 from acker.core.events import LIVE, Event, LedgerRow, State
 from acker.core.fold import FoldInput, folded, joined_roots, marked
+from acker.core.holders import HOLDERS
 from acker.core.ids import tasks
 from acker.core.oracle import Ledger
 from acker.core.parquet import columns_of
@@ -91,6 +92,7 @@ def given(
         settled=frame(settled, LEDGER),
         events=frame(step.events, EVENTS),
         waiting=pl.LazyFrame({"root_id": list(step.waiting)}, {"root_id": pl.Int64}),
+        held=pl.LazyFrame(list(step.held), HOLDERS, orient="row"),
         spouts=step.spouts,
         delays=[delay_after(history.retry, n) for n in range(1, max(attempts, default=1) + 1)],
         turn=turn,

@@ -48,6 +48,7 @@ WRONG = {
     "minutes": ('Topology("shop")', 'Topology("shop", message_timeout="10 mins")'),
     "silent": ('    yield {"item": row.value}', '    {"item": row.value}'),
     "unpublished": ('topology.publish(priced, to="prices")', ""),
+    "unacked": ("collector.ack(tup)", 'collector.emit(tup, {"item": tup.item})'),
     "grouped": ("@topology.bolt(items)", '@topology.bolt(items.fields_grouping("item"))'),
     # Wrong types of arguments.
     "retried": (TOPOLOGY, 'Topology("shop", retry=3)'),

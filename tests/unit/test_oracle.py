@@ -26,6 +26,7 @@ from tests.kit.histories import (
     ack,
     fail,
     init,
+    join,
     ledgers,
     lost,
     root,
@@ -115,6 +116,16 @@ def test_a_timed_out_row_says_how_long_it_had() -> None:
     reason = "not complete within 0:10:00"
     timed_out = row(State.TIMED_OUT, ack_val=A, outstanding=1, reason=reason, settled_at=settled_at)
     assert found.settled == (timed_out,)
+
+
+def test_a_timed_out_row_names_the_rich_bolts_that_hold_it_back_and_its_partner_says_so() -> None:
+    held = [(root(1), "words"), (root(1), "pair"), (root(1), "words")]
+    found = final(step(0, init(1, A)), step(10, init(2, B), join(2, 1)), step(20, held=held))
+    reason = "not complete within 0:10:00: neither acked nor failed by pair, words"
+    assert [(each.state, each.component, each.reason) for each in found.settled] == [
+        (State.TIMED_OUT, "pair", reason),
+        (State.FAILED, "pair", f"joined with a message that failed: {reason}\nThat is source:0:1."),
+    ]
 
 
 def test_a_dead_letter_repeats_its_failed_row() -> None:

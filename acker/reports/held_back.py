@@ -1,0 +1,60 @@
+"""Tuples that rich bolts hold back: on purpose, as where one waits for a partner, or by a mistake."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from acker.components.base import Component
+from acker.core.errors import StoreError
+from acker.core.streams import held_back
+from acker.journal.journal import Journal
+from acker.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """What a rich bolt has neither acked nor failed when its newest batch ended, of messages in flight.
+
+    Args:
+        tuples: how many.
+        since: when the batch was planned that took in the oldest.
+    """
+
+    bolt: str
+    tuples: int
+    since: datetime
+
+    def __str__(self) -> str:
+        count = "a tuple that it has" if self.tuples == 1 else f"{self.tuples:,} tuples that it has"
+        oldest = "" if self.tuples == 1 else "the oldest "
+        return (
+            f"{self.bolt} holds back {count} neither acked nor failed, {oldest}since "
+            f"{self.since:%Y-%m-%d %H:%M:%S}"
+        )
+
+
+def told_held_back(journal: Journal, bolt: Component) -> dict[str, Any] | None:
+    """What a bolt holds back, with a sentence that `says` it; None where that is nothing.
+
+    Where its stream cannot be read that is said, since all else is to be told all the same.
+    """
+    try:
+        found = _held_back(journal, bolt) if bolt.holds_back else None
+    except StoreError as error:
+        return {"bolt": bolt.name, "says": f"What {bolt.name} holds back is unknown: {error}"}
+    return None if found is None else {**asdict(found), "says": str(found)}
+
+
+def all_held_back(topology: Topology, journal: Journal) -> list[dict[str, Any]]:
+    """What each bolt of a topology holds back, if anything, as `told_held_back` has it."""
+    found = (told_held_back(journal, bolt) for bolt in topology.bolts)
+    return [each for each in found if each is not None]
+
+
+def _held_back(journal: Journal, bolt: Component) -> HeldBack | None:
+    found = held_back(journal, bolt.name, journal.logged(bolt.name))
+    held = found.unique(["stream", "file", "row"])  # which several tasks may hold
+    if held.is_empty():
+        return None
+    (oldest,) = held.select("since").min().row(0)
+    return HeldBack(bolt.name, held.height, journal.read(bolt.name, oldest).planned_at)
