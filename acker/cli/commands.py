@@ -137,7 +137,7 @@ def _fail_usage(error: click.UsageError) -> NoReturn:
     """Tell of a wrong argument, without the lines of usage that click puts before it."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # which is the help itself
         raise error
-    _fail(error.format_message())
+    _fail(" ".join(error.format_message().split()))  # in one line, as where it lists what may be chosen
 
 
 def _fail(message: str, code: int = ERROR) -> NoReturn:

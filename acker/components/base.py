@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acker.components.mistakes import telling_who
 from acker.core.arguments import checked
+from acker.core.authors import place
+from acker.core.errors import SettingsError
 from acker.core.quoting import sql_name
 from acker.core.reasons import Redaction
 from acker.core.schemas import component_of, stream
@@ -50,7 +52,16 @@ class Stream:
 
     @checked
     def fields_grouping(self, *columns: str) -> "Input":
-        """Tuples that agree in these columns go to the same task of a rich bolt."""
+        """Tuples that agree in these columns go to the same task of a rich bolt.
+
+        Raises:
+            SettingsError: no column is named.
+        """
+        if not columns:
+            raise SettingsError(
+                f"fields_grouping of {self.stream_name} names no column{place()}. "
+                'Give it one or more, such as fields_grouping("item").'
+            )
         return Input(self.stream_name, Grouping("fields", columns))
 
     def global_grouping(self) -> "Input":

@@ -52,6 +52,16 @@ def check_called(whose: str, function: Any, *given: str) -> None:
         ) from error
 
 
+def check_done(whose: str, function: Any, way: str) -> None:
+    """Refuse a function with a `yield` whose caller does not go through what it yields: it would do nothing.
+
+    Raises:
+        TopologyError: it says what to do.
+    """
+    if inspect.isgeneratorfunction(function):
+        raise TopologyError(f"{whose} yields, so that nothing of it would be done{place()}. {way}")
+
+
 def check_rich_bolt(bolt: str, factory: Any) -> None:
     """Refuse what makes no rich bolt.
 
@@ -86,6 +96,8 @@ def check_rich_bolt(bolt: str, factory: Any) -> None:
         own = () if isinstance(function, staticmethod) else ("self",)
         if inspect.isfunction(function):
             check_called(f"{method} of bolt {bolt}", function, *own, *given)
+            way = "Call collector.emit(tup, …) in place of `yield`."
+            check_done(f"{method} of bolt {bolt}", function, way)
     _check_attributes(bolt, made)
 
 

@@ -25,19 +25,20 @@ _CALLED = {
     "Stream": "a component",
     "Target": 'a target, such as DeltaAppend("prices")',
 }
+_PATH = "a path"
 _OF_ARGUMENTS = {  # a text or a dict of theirs
     "Avro.schema": "a record of Avro as JSON",
     "aggregates": 'a dict, such as {"n": Count()}',
-    "folder": "a path",
+    "folder": _PATH,
     "hard_timeout": 'a text, such as "1 hour"',
     "inputs": "the name of one",
     "message_timeout": 'a text, such as "10 minutes"',
-    "path": "a path",
+    "path": _PATH,
     "schema": 'a text, such as "id bigint, name string"',
     "schemes": 'a dict, such as {"orders": Text()}',
     "stream": "the name of one",
     "streams": 'a dict, such as {"late": "id bigint, name string"}',
-    "to": "a path",
+    "to": _PATH,
 }
 _ONE_OF_MANY = {str: "texts", int: "whole numbers"}
 
@@ -104,7 +105,7 @@ def _called(hint: Any, name: str) -> str:
     origin, within = get_origin(hint), get_args(hint)
     if origin is Literal:
         return "one of " + ", ".join(map(repr, within)) if len(within) > 1 else repr(within[0])
-    own = _OF_ARGUMENTS.get(name, _OF_ARGUMENTS.get(name.rpartition(".")[2]))
+    own = _own(name)
     if own is not None and (hint is str or origin is Mapping):
         return own
     if origin is Mapping:
@@ -114,6 +115,15 @@ def _called(hint: Any, name: str) -> str:
     if origin is not None and issubclass(origin, Iterable):
         return f"{'a tuple' if origin is tuple else 'a list'} of {_many(within[0])}"
     return _CALLED.get(hint, _CALLED.get(class_name(hint), f"a {class_name(hint)}"))
+
+
+def is_path(name: str) -> bool:
+    """Whether an argument, after its call and a dot, is a path: an empty one would be the current folder."""
+    return _own(name) == _PATH
+
+
+def _own(name: str) -> str | None:
+    return _OF_ARGUMENTS.get(name, _OF_ARGUMENTS.get(name.rpartition(".")[2]))
 
 
 def _many(hint: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ForwardRef, Literal, NoReturn, TypeVar, get_args, get_origin
 
-from acker.core.annotations import arms, called, class_name, missing, told
+from acker.core.annotations import arms, called, class_name, is_path, missing, told
 from acker.core.authors import is_being_defined, place
 from acker.core.errors import SettingsError
 from acker.core.names import did_you_mean
@@ -107,7 +107,10 @@ def _checked(whose: str, parameter: inspect.Parameter, value: Any) -> Any:
     try:
         if parameter.kind is parameter.VAR_POSITIONAL:
             return tuple(_within(hint, each, f"[{number}]") for number, each in enumerate(value))
-        return _fitted(hint, value)
+        fitted = _fitted(hint, value)
+        if fitted == "" and is_path(f"{whose}.{name}"):
+            raise _Misfit(hint, value)
+        return fitted
     except _Misfit as misfit:
         is_within = misfit.at and parameter.kind is not parameter.VAR_POSITIONAL
         argument = "" if is_within else f"{whose}.{name}"

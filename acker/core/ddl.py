@@ -1,4 +1,4 @@
-"""The types that a schema names, looked at without Spark, which alone reads schemas.
+"""The names and types of a schema, looked at without Spark, which alone reads schemas.
 
 What is not understood here is left to Spark. So a schema that it takes is never refused.
 """
@@ -21,14 +21,21 @@ _MARKS = {"(": 1, "<": 1, ")": -1, ">": -1}
 
 
 def check_types(which: str, ddl: str) -> None:
-    """Refuse a schema with a type that Spark does not have.
+    """Refuse a schema with a type that Spark does not have, or with a column without a type.
 
     Args:
         which: the schema, as errors call it.
 
     Raises:
-        SettingsError: naming the column and the type.
+        SettingsError: naming the column, and the type.
     """
+    parts = [*_parted(_TOKEN.findall(ddl))]
+    for part in parts:
+        if len(part) == 1 and not (len(parts) == 1 and part[0].lower() in TYPES):
+            raise SettingsError(
+                f"{which} gives {part[0]} no type{place()}. Write one behind the name, as in "
+                f'"{part[0]} string".'
+            )
     for column, kind in _fields(_TOKEN.findall(ddl)):
         if kind.lower() not in TYPES:
             raise SettingsError(
@@ -45,6 +52,28 @@ def columns_in(ddl: str) -> dict[str, str]:
         if rest:
             found[part[0].strip("`").replace("``", "`")] = rest[0].lower()
     return found
+
+
+def check_names(which: str, ddl: str) -> None:
+    """Refuse a bolt's schema whose columns the store keeps for itself, or of which two have one name.
+
+    Args:
+        which: the schema, as errors call it.
+
+    Raises:
+        SettingsError: naming the column.
+    """
+    seen = set()
+    for part in _parted(_TOKEN.findall(ddl)):
+        column = part[0].strip("`") if len(part) > 1 and part[1] != "<" else ""
+        if column.startswith("_") or column.lower() == "anchor":
+            raise SettingsError(
+                f"{which} has {column}{place()}: `anchor` and names that begin with an underscore are "
+                "reserved; rename it."
+            )
+        if column and column.lower() in seen:
+            raise SettingsError(f"{which} has {column} twice{place()}. Rename or drop one.")
+        seen.add(column.lower())
 
 
 def _fields(tokens: list[str]) -> Iterator[tuple[str, str]]:

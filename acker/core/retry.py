@@ -38,15 +38,17 @@ class ExponentialBackoff:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.initial_seconds) and self.initial_seconds >= 0):
-            raise SettingsError(f"initial_seconds must be 0 or more, not {self.initial_seconds}.")
+            raise self._refused("initial_seconds", "be 0 or more")
         if not (math.isfinite(self.multiplier) and self.multiplier >= 1):
-            raise SettingsError(f"multiplier must be 1 or more, not {self.multiplier}.")
+            raise self._refused("multiplier", "be 1 or more")
         if not self.initial_seconds <= self.cap_seconds <= _LONGEST_SECONDS:
-            raise SettingsError(
-                f"cap_seconds must lie between initial_seconds and ten years, not {self.cap_seconds}."
-            )
+            raise self._refused("cap_seconds", "lie between initial_seconds and ten years")
         if self.limit is not None and self.limit < 0:
-            raise SettingsError(f"limit must be 0 or more, not {self.limit}; None never gives up.")
+            raise self._refused("limit", "be 0 or more", "; None never gives up")
+
+    def _refused(self, name: str, what: str, otherwise: str = "") -> SettingsError:
+        value = getattr(self, name)
+        return SettingsError(f"{name} of {type(self).__name__} must {what}, not {value}{otherwise}.")
 
     def delay_seconds(self, failures: int) -> float | None:
         """Seconds to wait after the `failures`-th failure, or None past the limit.

@@ -6,7 +6,8 @@ which every command calls before it does anything else.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from acker.components.base import Component, Grouping, Input, Stream
 from acker.components.basic_bolt import BasicBolt, TupleFunction
-from acker.components.callables import check_called, check_rich_bolt
+from acker.components.callables import check_called, check_done, check_rich_bolt
 from acker.components.collector import RichBolt
 from acker.components.dataframe_bolt import DataFrameBolt, DataFrameFunction
 from acker.components.rich_bolt import RichBoltComponent
 from acker.components.spout import SpoutComponent
 from acker.core.arguments import checked, checked_decorator
 from acker.core.authors import place
-from acker.core.ddl import check_types
+from acker.core.ddl import check_names, check_types
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.names import did_you_mean
 from acker.core.paths import absolute, is_within
@@ -117,14 +118,17 @@ class Topology:
             if number is not None and not 1 <= number <= _MOST_ROWS:
                 raise SettingsError(f"{what} of topology {name} must be 1 to {_MOST_ROWS:,}, not {number}.")
         self.name = name
-        self.timeouts = Timeouts(duration(message_timeout), windows, duration(hard_timeout))
+        most = _duration(f"message_timeout of topology {name}", message_timeout)
+        hard = _duration(f"hard_timeout of topology {name}", hard_timeout)
+        with _told_of(f"Topology {name}"):
+            self.timeouts = Timeouts(most, windows, hard)
         self.retry: RetryPolicy = ExponentialBackoff() if retry is None else retry
         self.reliable = reliable
         self.max_pending = max_pending
         self.batch_rows = batch_rows
         self.schedule = checked_schedule(name, schedule)
         self.one_task = one_task
-        self.expects = duration(expects)
+        self.expects = _duration(f"expects of topology {name}", expects)
         self.redaction = _redaction(name, redact)
         self.components: dict[str, Component] = {}
         self.publications: dict[str, Publication] = {}  # by stream
@@ -195,7 +199,7 @@ class Topology:
         def add(function: TupleFunction) -> BasicBolt:
             bolt = _bolt_name(name, function)
             check_called(f"Bolt {bolt}", function, "row")
-            check_types(f"schema of bolt {bolt}", schema)
+            _check_schema(f"schema of bolt {bolt}", schema)
             return self._add(BasicBolt(bolt, _ungrouped(bolt, inputs), function=function, schema=schema))
 
         return add
@@ -226,10 +230,10 @@ class Topology:
         def add(factory: Callable[[], RichBolt]) -> RichBoltComponent:
             bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", _bolt_name(name, factory)).lower()
             check_rich_bolt(bolt, factory)
-            check_types(f"schema of bolt {bolt}", schema)
+            _check_schema(f"schema of bolt {bolt}", schema)
             for further, ddl in (streams or {}).items():
                 _check_name("stream", further)
-                check_types(f"streams[{further!r}] of bolt {bolt}", ddl)
+                _check_schema(f"streams[{further!r}] of bolt {bolt}", ddl)
             if not 1 <= tasks <= _MOST_TASKS:
                 raise SettingsError(f"tasks of bolt {bolt} must be 1 to {_MOST_TASKS:,}, not {tasks}.")
             groupings = tuple((_grouping(each) or Grouping()) for each in inputs)
@@ -273,6 +277,7 @@ class Topology:
         keys = (by,) if isinstance(by, str) else tuple(by)
         if bool(keys) != bool(aggregates):
             raise TopologyError(f"publish of {name}: `by` and `aggregates` come together or not at all.")
+        _check_aggregates(name, keys, aggregates or {})
         target = _target(name, to, keys, dict(aggregates or {}), topic)
         for other in self.publications.values():
             if other.stream == name:
@@ -336,7 +341,10 @@ class Topology:
                         f"{self._choice(each)}"
                     )
             if not component.is_spout and not component.inputs:
-                raise TopologyError(f"Bolt {component.name} of topology {self.name} reads nothing.")
+                raise TopologyError(
+                    f"Bolt {component.name} of topology {self.name} reads nothing. "
+                    f"Name what it reads in its decorator, as in @topology.bolt(orders)."
+                )
             if len(set(component.inputs)) < len(component.inputs):
                 raise TopologyError(f"Bolt {component.name} of topology {self.name} reads an input twice.")
         for name in self.publications:
@@ -429,6 +437,7 @@ class Topology:
 
     def _add_hook(self, hook: Hook, function: HookFunction) -> HookFunction:
         check_called(f"Hook {hook} of topology {self.name}", function, "notice")
+        check_done(f"Hook {hook} of topology {self.name}", function, "Leave the `yield` out.")
         self.hooks.setdefault(hook, []).append(function)
         return function
 
@@ -454,6 +463,20 @@ class Topology:
             )
         self.components[component.name] = component
         return component
+
+
+@contextmanager
+def _told_of(whose: str) -> Iterator[None]:
+    """Say of whom an error is."""
+    try:
+        yield
+    except SettingsError as error:
+        raise SettingsError(f"{whose}: {error}") from error
+
+
+def _duration(which: str, text: timedelta | str | None) -> timedelta | None:
+    with _told_of(which):
+        return duration(text)
 
 
 def duration(text: timedelta | str | None) -> timedelta | None:
@@ -524,7 +547,29 @@ def _check_name(what: str, name: str) -> None:
 def _bolt_name(name: str | None, code: Any) -> str:
     """The name of a bolt: what it is given, else that of its function or class."""
     made = code.func if isinstance(code, partial) else code
-    return name or str(getattr(made, "__name__", type(made).__name__))
+    found = name or str(getattr(made, "__name__", type(made).__name__))
+    if found == "<lambda>":
+        raise TopologyError(f'A lambda has no name{place()}. Give the bolt one, such as name="items".')
+    return found
+
+
+def _check_schema(which: str, ddl: str) -> None:
+    check_types(which, ddl)
+    check_names(which, ddl)
+
+
+def _check_aggregates(stream: str, keys: Iterable[str], aggregates: Iterable[str]) -> None:
+    """Refuse columns of a running aggregate that the table keeps for itself, or that its key has as well."""
+    for column in aggregates:
+        if column.startswith("_"):
+            raise TopologyError(
+                f"aggregates of publish {stream} have {column}{place()}: names that begin with an underscore "
+                "are reserved; rename it."
+            )
+        if column.lower() in {key.lower() for key in keys}:
+            raise TopologyError(
+                f"publish of {stream} has {column} in `by` and in `aggregates`{place()}. Rename the latter."
+            )
 
 
 def _names(inputs: Iterable[Stream | str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tests.kit import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "mistakes.md"
-_ROW = re.compile(r"\| (.+?) \| `((?:\w+=\S+ )*)acker (.+?)` \| (.+) \|")
+_ROW = re.compile(r"\| (.+?) \| `((?:\w+=\S* )*)acker (.+?)` \| (.+) \|")
 _DIFFERS = "…"  # what differs from machine to machine
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acker.core.ddl import check_types, columns_in
+from acker.core.ddl import check_names, check_types, columns_in
 from acker.core.errors import SettingsError
 
 
@@ -17,12 +17,44 @@ from acker.core.errors import SettingsError
         "a: int, b: string",
         "bigint",
         "",
+        "struct<a: int, _b: int>",
         "a string collate UTF8_BINARY, b interval day to second",
         'a int COMMENT "it\'s, strng"',
     ],
 )
 def test_a_schema_of_known_types_passes(ddl):
     check_types("schema", ddl)
+    check_names("schema", ddl)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "told"),
+    [
+        ("item", r'gives item no type .* Write one behind the name, as in "item string"\.$'),
+        ("id bigint, item", "gives item no type"),
+        ("bigint, id bigint", "gives bigint no type"),
+    ],
+)
+def test_a_column_without_a_type_is_told(ddl, told):
+    with pytest.raises(SettingsError, match=f"^schema of x {told}"):
+        check_types("schema of x", ddl)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "told"),
+    [
+        (
+            "id bigint, _id string",
+            "has _id .*: `anchor` and names that begin with an underscore are res",
+        ),
+        ("`_a b` int", "has _a b .* reserved"),
+        ("ANCHOR bigint", "has ANCHOR .* reserved"),
+        ("id bigint, Id string", r"has Id twice .*\. Rename or drop one\."),
+    ],
+)
+def test_a_name_that_is_reserved_or_there_twice_is_told(ddl, told):
+    with pytest.raises(SettingsError, match=f"^schema of x {told}"):
+        check_names("schema of x", ddl)
 
 
 @pytest.mark.parametrize(

@@ -99,13 +99,13 @@ def test_a_policy_that_returns_no_number_of_seconds_is_named(delay: object) -> N
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"initial_seconds": -1}, "initial_seconds must be 0 or more"),
-        ({"initial_seconds": math.nan}, "initial_seconds must be 0 or more"),
-        ({"multiplier": 0.5}, "multiplier must be 1 or more"),
-        ({"multiplier": math.inf}, "multiplier must be 1 or more"),
-        ({"initial_seconds": 10, "cap_seconds": 9}, "cap_seconds must lie between"),
-        ({"cap_seconds": math.inf}, "cap_seconds must lie between"),
-        ({"limit": -1}, "limit must be 0 or more"),
+        ({"initial_seconds": -1}, "initial_seconds of ExponentialBackoff must be 0 or more"),
+        ({"initial_seconds": math.nan}, "initial_seconds of ExponentialBackoff must be 0 or more"),
+        ({"multiplier": 0.5}, "multiplier of ExponentialBackoff must be 1 or more"),
+        ({"multiplier": math.inf}, "multiplier of ExponentialBackoff must be 1 or more"),
+        ({"initial_seconds": 10, "cap_seconds": 9}, "cap_seconds of ExponentialBackoff must lie between"),
+        ({"cap_seconds": math.inf}, "cap_seconds of ExponentialBackoff must lie between"),
+        ({"limit": -1}, "limit of ExponentialBackoff must be 0 or more"),
     ],
 )
 def test_settings_that_cannot_serve_are_refused(settings: dict[str, float], message: str) -> None:
