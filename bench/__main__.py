@@ -18,7 +18,7 @@ from bench.command import exit_with
 from bench.cycle import measure_cycle
 from bench.fold import measure_fold, measure_history
 from bench.kafka import measure_kafka, measure_replay
-from bench.large import Figure, measure_acked, measure_audit, measure_idle, measure_selection
+from bench.large import Figure, measure_acked, measure_audit, measure_fresh, measure_idle, measure_selection
 from bench.minute import measure_minute
 from bench.pairs import Measure
 from bench.storm import measure_storm
@@ -39,6 +39,8 @@ def main() -> int:
         "selection": measure_selection,
         "idle": measure_idle,
         "acked": measure_acked,
+        "fresh": measure_fresh,
+        "failing": partial(measure_fresh, fails=True),
         "audit": measure_audit,
         "minute": measure_minute,
         "bad": measure_bad,

@@ -47,6 +47,8 @@ LIVE = 20_000_000
 LIVE_BATCH = 2_000_000
 IDLE_MB = 2_000.0
 ACKED_MB = 3_000.0
+FRESH = 4_000_000
+FRESH_KB = 0.8
 BOLT = "words"
 AUDITED = (1_000_000, 10_000_000)
 AUDIT_BATCH = 500_000
@@ -102,6 +104,28 @@ def measure_acked(spark: SparkSession, folder: Path, rounds: int, live: int = LI
     assert fold is not None
     assert fold_counts(fold) == {State.ACKED: live, "late": 0}
     return _figure("acked", "MB", ACKED_MB, [cost])
+
+
+def measure_fresh(
+    spark: SparkSession, folder: Path, rounds: int, messages: int = FRESH, *, fails: bool = False
+) -> Figure:
+    """KB of memory for each event of a fold of 4 M new messages, in one pass: an init and an ack of each.
+
+    Args:
+        fails: whether each fails in place of its ack, with a reason of its own.
+    """
+    costs = []
+    batches = messages // LIVE_BATCH
+    for number in range(rounds):
+        store = Store(str(folder / str(number)), "fresh")
+        store.create()
+        for batch in range(1, batches + 1):
+            roots = emit(store, batch, LIVE_BATCH, tuples=1)
+            log_acks(store, batch, roots, fails)
+        costs.append(cost_of(_fold, store, batches, batches))
+    seconds, megabytes = (list(each) for each in zip(*costs, strict=True))
+    value = round(statistics.median(megabytes) * 1024 / (2 * messages), 2)
+    return Figure("failing" if fails else "fresh", "KB an event", value, FRESH_KB, seconds, megabytes)
 
 
 def measure_audit(
@@ -225,10 +249,15 @@ def emit(store: Store, batch: int, messages: int, tuples: int) -> pl.Series:
     return roots
 
 
-def log_acks(store: Store, batch: int, roots: pl.Series) -> None:
-    """Log that the bolt acked the one tuple of each of these messages."""
-    events = {"root_id": roots, "kind": "ack", "ack_val": 1, "emitted": 0, "consumed": 1}
-    log(store, BOLT, batch, events)
+def log_acks(store: Store, batch: int, roots: pl.Series, fails: bool = False) -> None:
+    """Log that the bolt acked the one tuple of each of these messages, or that it failed it."""
+    events: dict[str, object] = {"root_id": roots, "ack_val": 1, "emitted": 0, "consumed": 1}
+    if fails:
+        numbers = pl.DataFrame({"n": pl.int_range(len(roots), eager=True)})
+        why = numbers.select(pl.format("KeyError: 'item {} of an order'", "n")).to_series()
+        log(store, BOLT, batch, {**events, "kind": "fail", "reason": why})
+    else:
+        log(store, BOLT, batch, {**events, "kind": "ack"})
 
 
 def roots_of(batch: int, messages: int) -> pl.Series:

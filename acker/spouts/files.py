@@ -51,7 +51,7 @@ class FileSpout:
     """Lines of text, JSON or CSV files, or rows of Parquet files, in a folder and below it.
 
     A file is read once, when it is first seen, and must not change afterwards: messages of one that
-    changed or vanished are `lost`. Files are taken in the order of their names. One that cannot be read, as
+    changed or vanished are `lost`. Files are taken in the order of their paths. One that cannot be read, as
     it is packed in an unknown way or is no Parquet, is left out with the reason and stops no other. A replay
     of few messages of text or JSON reads their files without Spark.
 
