@@ -137,7 +137,10 @@ def _fail_usage(error: click.UsageError) -> NoReturn:
     """Tell of a wrong argument, without the lines of usage that click puts before it."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # which is the help itself
         raise error
-    _fail(" ".join(error.format_message().split()))  # in one line, as where it lists what may be chosen
+    told = " ".join(error.format_message().split())  # in one line, as where it lists what may be chosen
+    if isinstance(error, click.MissingParameter) and error.ctx is not None:
+        told = f"{told.rstrip('.')}. `acker {error.ctx.info_name} -h` says what it takes."
+    _fail(told)
 
 
 def _fail(message: str, code: int = ERROR) -> NoReturn:

@@ -133,3 +133,17 @@ def test_no_public_class_takes_a_value_of_a_wrong_type_for_its_first_argument(va
         if (each, value) != (acker.ExponentialBackoff, 3):
             with pytest.raises(SettingsError, match=rf" of {each.__name__} is .*test_arguments\.py, line"):
                 each(value)
+
+
+@pytest.mark.parametrize(
+    ("made", "which"),
+    [
+        (lambda: acker.FileSpout(""), "folder of FileSpout"),
+        (lambda: acker.DeltaSpout("", key="id"), "path of DeltaSpout"),
+        (lambda: acker.DeltaAppend(""), "path of DeltaAppend"),
+        (lambda: acker.DeltaAggregate("", ("a",), {"n": acker.Count()}), "path of DeltaAggregate"),
+    ],
+)
+def test_an_empty_path_which_would_be_the_current_folder_is_refused(made, which):
+    with pytest.raises(SettingsError, match=rf"^{which} is '', a text .*\. Give it a path\.$"):
+        made()

@@ -228,3 +228,25 @@ def test_an_attribute_of_a_rich_bolt_of_a_wrong_type_is_told(topology, base, nam
     else:
         with pytest.raises(SettingsError, match=told):
             add(bolt)
+
+
+def yields(notice):
+    yield notice
+
+
+def test_what_would_do_nothing_is_refused_where_it_is_written():
+    topology = Topology("tried")
+    orders = topology.spout("orders", DeltaSpout("orders", key="id"))
+    with pytest.raises(TopologyError, match=r"^Hook on_ack of topology tried yields, so that nothing of it"):
+        topology.on_ack(yields)
+    with pytest.raises(SettingsError, match=r"^fields_grouping of orders names no column"):
+        orders.fields_grouping()
+    with pytest.raises(TopologyError, match=r"^A lambda has no name"):
+        topology.bolt(orders)(lambda tuples: tuples)
+    with pytest.raises(TopologyError, match=r"^aggregates of publish orders have _n .*reserved"):
+        topology.publish(orders, "sums", by="id", aggregates={"_n": Count()})
+
+
+def test_a_duration_that_is_none_is_told_with_whose_it_is():
+    with pytest.raises(SettingsError, match=r"^expects of topology tried: 'often' is not a duration"):
+        Topology("tried", expects="often")
