@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from acker.airflow import KINDS
 from acker.runtime.settings import Settings
 from acker.runtime.stack import ApiError, Stack, running_stack
 from bench.large import Figure
@@ -43,7 +44,7 @@ def measure_minute(spark: SparkSession, folder: Path, rounds: int) -> Figure:
 
 
 def _pause(stack: Stack, is_paused: bool) -> None:
-    for kind in ("run", "acker", "retry", "replay", "monitor", "maintain"):
+    for kind in KINDS:
         stack.api("PATCH", f"dags/{NAME}.{kind}", {"is_paused": is_paused})
     time.sleep(_PAUSE_SECONDS)
 

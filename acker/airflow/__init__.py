@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_topologies", "dags"]
 
-KINDS = ("run", "acker", "retry", "replay", "monitor", "maintain")
+KINDS = ("run", "acker", "retry", "replay", "reprocess", "monitor", "maintain")
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ class About:
     Args:
         line: in the list of DAGs.
         doc: on the DAG's own page, in Markdown. {name} is the topology's, {doc} its own words, {settings} the
-            deployment's, and {reasons} what becomes of reasons of failures.
+            deployment's, {reasons} what becomes of reasons of failures, and {by} which messages are of a day.
     """
 
     line: str
@@ -80,6 +80,25 @@ returns how many are. The run is green when all are acked.
 {settings.settle_minutes:,} minutes, and what to do.
 """,
     ),
+    "reprocess": About(
+        "Emits the messages of a day again, by Airflow's backfill.",
+        """\
+Emits the messages of `{name}` again that are of a day, in UTC: {by}. It never runs by itself. Choose
+*Trigger*, *Backfill*, and the first and the last day; both are included. A day that was done before is done
+again with *All Runs*. Or trigger it for a single day, which is its partition key: 2026-01-31.
+
+Messages in flight are left alone. Of acked messages the published rows are replaced once the new attempt is
+acked. `run` starts `{name}.run`, which takes the messages on. `settled` waits, without a worker, until each
+is acked, or is given up again.
+
+What is of a day is recorded by the task `select`, and just that is emitted. A day of more than
+{settings.approval_limit:,} messages waits until another user approves it; what one user has asked for within
+a day counts together, and that of `{name}.replay` with it.
+
+**When a task fails** try it again, or clear it: the run makes the same request again, what was planned is
+finished, and no attempt is emitted twice.
+""",
+    ),
     "monitor": About(
         "Tells what is late, too much, or was given up.",
         """\
@@ -114,5 +133,7 @@ def described(manifest: Manifest, kind: str, settings: Settings) -> dict[str, An
     """What Airflow's pages say of a topology's DAG of a kind, as arguments of a DAG."""
     about, days = ABOUT[kind], settings.reason_retention_days
     reasons = f"expire after {days:,} days" if days else "are kept for ever"
-    doc = about.doc.format(name=manifest.name, doc=manifest.doc, settings=settings, reasons=reasons)
+    column = manifest.reprocess_by
+    by = f"those whose `{column}` is that day" if column else "those that were first emitted on that day"
+    doc = about.doc.format(name=manifest.name, doc=manifest.doc, settings=settings, reasons=reasons, by=by)
     return {"description": about.line, "doc_md": doc}

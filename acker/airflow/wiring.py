@@ -110,7 +110,6 @@ def dag_of(manifest: Manifest, kind: str, schedule: Any, **options: Any) -> DAG:
         start_date=START,
         catchup=False,
         tags=["acker", manifest.name],
-        allowed_run_types=RUN_TYPES,
         default_args={
             "retries": RETRIES,
             "retry_delay": RETRY_DELAY,
@@ -118,7 +117,7 @@ def dag_of(manifest: Manifest, kind: str, schedule: Any, **options: Any) -> DAG:
             "owner": manifest.name,
         },
         **described(manifest, kind, SETTINGS),
-        **{"max_active_runs": 1, **options},
+        **{"max_active_runs": 1, "allowed_run_types": RUN_TYPES, **options},
     )
 
 

@@ -69,10 +69,26 @@ def messages_where(snapshot: Snapshot, spout: str, condition: str) -> pl.DataFra
         SettingsError: it is no condition, or not one on these columns.
     """
     check_condition(condition)
+    return looked_up(snapshot, spout, condition)
+
+
+def columns_of_spout(snapshot: Snapshot, spout: str) -> list[str]:
+    """The columns that a spout has emitted; none before it has run."""
+    table = snapshot.open(stream(spout))
+    fields = table.schema().fields if table is not None else []
+    return [field.name for field in fields if not field.name.startswith("_")]
+
+
+def looked_up(snapshot: Snapshot, spout: str, condition: str) -> pl.DataFrame:
+    """What `messages_where` returns, of a condition that nobody else has written.
+
+    Raises:
+        SettingsError: it is not one on these columns.
+    """
     table = snapshot.open(stream(spout))
     if table is None:
         return _NONE
-    columns = [field.name for field in table.schema().fields if not field.name.startswith("_")]
+    columns = columns_of_spout(snapshot, spout)
     names = ", ".join(map(column_name, (*_POSITION, *columns)))
     partition, offset = map(column_name, _POSITION)
     try:

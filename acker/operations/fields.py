@@ -1,7 +1,7 @@
 """What people fill in, field by field, as a form or a command line gives it."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from acker.core.errors import SettingsError
@@ -67,6 +67,24 @@ def time_in(fields: Fields, name: str) -> datetime | None:
     value = fields.get(name)
     found = value if isinstance(value, datetime) else _parsed_time(name, text_in(fields, name))
     return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+
+
+def day_in(fields: Fields, name: str) -> date | None:
+    """A day; None where it was not filled in.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    value = fields.get(name)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    text = text_in(fields, name)
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError as error:
+        raise SettingsError(
+            f"{name} is {text!r:.200}, which is no day; write one such as 2026-01-31."
+        ) from error
 
 
 def _parsed_time(name: str, value: str | None) -> datetime | None:

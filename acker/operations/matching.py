@@ -1,7 +1,7 @@
 """What a selection finds in the ledger, and why it may not be replayed. Frames, since it may be millions."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from acker.core.snapshot import Snapshot
 from acker.core.trims import Trim, newest_trim
 from acker.journal.replays import EMISSIONS
 from acker.operations.conditions import messages_where
+from acker.operations.days import OwnDays, first_emitted
 from acker.operations.selection import Selection
 from acker.topology.topology import Topology
 
@@ -57,7 +58,8 @@ class Matched:
         in_flight: messages that match but for their state.
         trimmed: of the messages, acked ones whose tuples may be gone from the streams.
         listed: of the messages, the first `MOST_LISTED`.
-        unseen: messages of which `where` cannot tell, since their rows were trimmed from the spout's stream.
+        unseen: messages of which `where` or `day_column` cannot tell, since their rows were trimmed from the
+            spout's stream.
         chosen: of the messages, those that match; the others were settled together with such.
     """
 
@@ -85,19 +87,21 @@ def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
     _check_names(topology, fold, selection)
     spouts = [spout.name for spout in topology.spouts]  # one that is gone emits nothing
     mine = pl.col("spout").is_in(spouts) & _condition(selection)
-    holds = _where(snapshot, selection)
+    judged = _judge(snapshot, fold, spouts, selection)
 
     def newest(rows: pl.LazyFrame, states: Sequence[State]) -> pl.LazyFrame:
         found = rows.filter(mine & pl.col("state").is_in(states))
         if selection.positions:
             found = found.join(_positions(selection), on=POSITION, how="semi")
+        if selection.day is not None and selection.day_column is None:
+            found = found.join(first_emitted(fold, selection.day), on=MESSAGE, how="semi")
         of_messages = newest_of(fold, found).select(_COLUMNS)
-        return of_messages if holds is None else of_messages.join(holds, on=POSITION, how="left")
+        return of_messages if judged is None else judged(of_messages)
 
     pending = newest(live_rows(fold), [State.PENDING])
     settled = newest(current_rows(fold), selection.states)
     unseen = 0
-    if holds is not None:
+    if judged is not None:
         unseen = _count(pl.concat([pending, settled]).filter(pl.col("holds").is_null()))
         pending, settled = (rows.filter("holds").drop("holds") for rows in (pending, settled))
     ordered = settled.sort(MESSAGE)
@@ -175,11 +179,21 @@ def _positions(selection: Selection) -> pl.LazyFrame:
     return pl.LazyFrame(selection.positions, kinds, orient="row")
 
 
-def _where(snapshot: Snapshot, selection: Selection) -> pl.LazyFrame | None:
-    """For which messages of the spout the selection's condition holds; None where it has none."""
+def _judge(
+    snapshot: Snapshot, fold: Fold, spouts: Sequence[str], selection: Selection
+) -> Callable[[pl.LazyFrame], pl.LazyFrame] | None:
+    """What says by messages' own columns whether they are chosen, as `holds`; None where nothing asks.
+
+    It is null of those whose rows were trimmed.
+    """
+    if selection.day is not None and selection.day_column is not None:
+        days = OwnDays.of(snapshot, spouts, selection.day_column, selection.day)
+        days.check_known(current_rows(fold).select(MESSAGE), snapshot, spouts)
+        return days.judged
     if selection.where is None or selection.spout is None:
         return None
-    return messages_where(snapshot, selection.spout, selection.where).lazy()
+    found = messages_where(snapshot, selection.spout, selection.where).lazy()
+    return lambda messages: messages.join(found, on=POSITION, how="left")
 
 
 def _check_names(topology: Topology, fold: Fold, selection: Selection) -> None:

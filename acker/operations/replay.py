@@ -17,6 +17,7 @@ from acker.batches.batch import finish
 from acker.batches.plan import plan, plan_all
 from acker.batches.run import Run
 from acker.components.base import Component
+from acker.core.errors import SettingsError
 from acker.core.events import State
 from acker.core.ledger import Fold, live_rows
 from acker.core.messages import POSITION
@@ -228,6 +229,12 @@ def _finished(run: Run, batches: list[Batch]) -> int:
 
 def _match(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matched:
     matched = select(topology, snapshot, selection)
+    if selection.day_column is not None and matched.unseen and not matched.count:
+        raise SettingsError(
+            f"Nobody can tell which messages are of {selection.day}: the rows of {matched.unseen:,} were "
+            f"trimmed from the streams, so what they say in {selection.day_column} is gone. Choose them by "
+            f"partition, position or time of emission in {topology.name}.replay."
+        )
     check_reversible(topology, matched)
     return matched
 

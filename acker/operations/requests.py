@@ -6,7 +6,7 @@ approves is what was counted, whatever matches by then.
 
 import json
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 
 import polars as pl
@@ -69,7 +69,7 @@ def record_request(
     """
     check_text("The why", why)
     check_text("The name", requested_by)
-    described = json.dumps(asdict(selection), default=str)
+    described = json.dumps(selection.as_dict(), default=str)
     plan = _plan(request_id, described)
     record_requested(store, plan, request_id, messages)
     row = {

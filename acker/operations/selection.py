@@ -1,7 +1,8 @@
 """What a replay by hand is asked to choose. `matching` finds it."""
 
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
+from typing import Any
 
 from acker.core.errors import SettingsError
 from acker.core.events import SELECTABLE, State
@@ -9,19 +10,21 @@ from acker.core.messages import MessageId, parse_position
 from acker.core.names import did_you_mean
 from acker.core.quoting import check_text
 from acker.operations.conditions import MOST_CHARACTERS, check_condition
-from acker.operations.fields import Fields, number_in, text_in, texts_in, time_in
+from acker.operations.fields import Fields, day_in, number_in, text_in, texts_in, time_in
 from acker.topology.topology import Topology
 
 MOST_POSITIONS = 10_000  # the record of the request holds them
 
 _STATES = {state.value for state in State}
 
+_OF_DAYS = ("day", "day_column")
+
 _OF_ONE_SPOUT = "A condition speaks of the columns of one spout"
 
 # The fields that mean nothing without states.
 _NARROWING = (
     *("spout", "positions", "messages", "partition", "component"),
-    *("since", "until", "reason", "where", "limit"),
+    *("since", "until", "reason", "where", "limit", *_OF_DAYS),
 )
 
 
@@ -39,6 +42,9 @@ class Selection:
         reason: text that the reason contains, in upper or lower case.
         where: a SQL condition on the columns of the spout's messages; see `acker.operations.conditions`.
         limit: at most so many messages, those with the lowest positions.
+        day: in UTC, on which a message was first emitted, or which it says itself; see
+            `acker.operations.days`.
+        day_column: the column in which messages say their day; None: the day of the emission counts.
     """
 
     states: tuple[State, ...] = (State.DEAD_LETTER,)
@@ -51,6 +57,8 @@ class Selection:
     reason: str | None = None
     where: str | None = None
     limit: int | None = None
+    day: date | None = None
+    day_column: str | None = None
 
     def __post_init__(self) -> None:
         wrong = [state for state in self.states if state not in SELECTABLE]
@@ -66,13 +74,15 @@ class Selection:
                 f"{len(self.positions):,} messages are named, and {MOST_POSITIONS:,} may be; name them in "
                 "several replays, or choose them by time or reason."
             )
-        for what in ("reason", "partition", "component"):
+        for what in ("reason", "partition", "component", "day_column"):
             check_text(f"The {what}", getattr(self, what) or "")
         if len(self.partition or "") > MOST_CHARACTERS:
             raise SettingsError(
                 f"The pattern of partitions has {len(self.partition or ''):,} characters, and "
                 f"{MOST_CHARACTERS:,} may be; write a shorter one with * in it."
             )
+        if self.day_column is not None and self.day is None:
+            raise SettingsError(f"Choose a day as well: day_column is {self.day_column!r:.100}.")
         if self.where is not None:
             check_condition(self.where)
             if not self.spout:
@@ -80,15 +90,20 @@ class Selection:
         for partition, _ in self.positions:
             check_text("The partition", partition)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Its fields by name. A selection without a day is what it was before there were days."""
+        fields = asdict(self)
+        return {name: fields[name] for name in fields if name not in _OF_DAYS or fields[name] is not None}
+
     @classmethod
     def parse(cls, fields: Fields, topology: Topology) -> "Selection | None":
         """The selection that a person has filled in; None where it is what is due, without any choice.
 
         Args:
-            fields: `states`, `spout`, `partition`, `component`, `since`, `until`, `reason`, `where` and
-                `limit` as a selection has them. Times may be texts. `positions` are PARTITION:OFFSET of the
-                spout, and `messages` are SPOUT:PARTITION:OFFSET. The spout may be left out where there is
-                only one. Other fields are passed over.
+            fields: `states`, `spout`, `partition`, `component`, `since`, `until`, `reason`, `where`, `limit`,
+                `day` and `day_column` as a selection has them. Times and days may be texts. `positions` are
+                PARTITION:OFFSET of the spout, and `messages` are SPOUT:PARTITION:OFFSET. The spout may be
+                left out where there is only one. Other fields are passed over.
 
         Raises:
             SettingsError: a field is of another type, a state, position or time is none, positions come
@@ -114,6 +129,8 @@ class Selection:
             reason=text_in(fields, "reason"),
             where=where,
             limit=number_in(fields, "limit"),
+            day=day_in(fields, "day"),
+            day_column=text_in(fields, "day_column") or None,
         )
 
 

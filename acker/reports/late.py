@@ -46,7 +46,7 @@ def unapproved(look: Look) -> Findings:
             f"The replay {printable(refused['request_id'])} of {refused['matched']:,} messages, which "
             f"{printable(refused['requested_by'])} asked for, was to be emitted at "
             f"{time_of(refused['refused_at'])} although nobody has approved it: nothing was emitted. Look in "
-            f"Airflow's audit log who has changed its tasks in {look.topology.name}.replay."
+            f"Airflow's audit log who has changed the tasks of this run."
         )
         yield Finding("unapproved", refused["request_id"], said, grade=refused["refused_at"].isoformat())
 

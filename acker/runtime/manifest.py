@@ -49,6 +49,7 @@ class Manifest:
     tables: dict[str, str]  # published stream -> path or URI of the table that it publishes to
     schedule: str | tuple[str, ...] | None = None  # a cron expression or preset; assets; the deployment's
     one_task: bool = False  # whether all components run in one task
+    reprocess_by: str | None = None  # the column in which messages say their day; None: that of the emission
 
     @property
     def spouts(self) -> list[ComponentManifest]:
@@ -72,7 +73,14 @@ def manifest_of(topology: "Topology", doc: str = "") -> Manifest:
     )
     tables = {stream: _place(topology.name, each) for stream, each in topology.publications.items()}
     return Manifest(
-        topology.name, doc, topology.max_pending, components, tables, topology.schedule, topology.one_task
+        topology.name,
+        doc,
+        topology.max_pending,
+        components,
+        tables,
+        topology.schedule,
+        topology.one_task,
+        topology.reprocess_by,
     )
 
 

@@ -89,6 +89,9 @@ class Topology:
             instead of in one task each.
         expects: in which time each spout reads something new as a rule, as message_timeout. Where one has
             not, the monitor tells it. None: it may take any time.
+        reprocess_by: the column in which messages say their day, as dates, times, or texts or numbers such as
+            2026-01-31 and 20260131, or the key of folders such as `day=2026-01-31`. Airflow's backfill of
+            `<topology>.reprocess` chooses by it. None: by the day on which a message was first emitted.
         redact: a regular expression of Python's, or several. Each match in the reason of a failure or of a
             hold is replaced by `***` before the reason is written anywhere.
 
@@ -112,6 +115,7 @@ class Topology:
         one_task: bool = False,
         expects: timedelta | str | None = None,
         redact: str | Iterable[str] | None = None,
+        reprocess_by: str | None = None,
     ) -> None:
         _check_name("topology", name)
         for what, number in (("max_pending", max_pending), ("batch_rows", batch_rows)):
@@ -130,6 +134,7 @@ class Topology:
         self.one_task = one_task
         self.expects = _duration(f"expects of topology {name}", expects)
         self.redaction = _redaction(name, redact)
+        self.reprocess_by = _day_column(name, reprocess_by)
         self.components: dict[str, Component] = {}
         self.publications: dict[str, Publication] = {}  # by stream
         self.hooks: dict[Hook, list[HookFunction]] = {}
@@ -535,6 +540,15 @@ def _redaction(name: str, redact: str | Iterable[str] | None) -> Redaction:
             f"redact of topology {name} cannot be used: {error}. Give it a regular expression, or several, "
             "that match what reasons must not keep."
         ) from error
+
+
+def _day_column(name: str, column: str | None) -> str | None:
+    if column is not None and (not column.strip() or column.startswith("_")):
+        raise SettingsError(
+            f"reprocess_by of topology {name} is {column!r:.100}, which names no column of its messages. "
+            "Name one that a spout emits."
+        )
+    return column
 
 
 def _check_name(what: str, name: str) -> None:

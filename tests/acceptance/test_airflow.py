@@ -65,6 +65,15 @@ topology.publish(squared, to=str(HERE / "squares"))
 watched = Topology("watched", schedule="@watch", one_task=True)
 letters = watched.spout("letters", DeltaSpout(str(HERE / "letters"), key="id"))
 watched.publish(letters, to=str(HERE / "published"))
+
+daily = Topology("daily", reprocess_by="day")
+visits = daily.spout("visits", DeltaSpout(str(HERE / "visits"), key="id"))
+
+@daily.bolt(visits)
+def rated(tuples):
+    return tuples.withColumn("rate", F.lit(int((HERE / "rate").read_text())))
+
+daily.publish(rated, to=str(HERE / "rated"))
 '''
 REPORT = """
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -90,17 +99,18 @@ BUSY_TIMES = 4  # who comes first once the database is free is chance
 class Airflow:
     """The running stack with short ways to ask for things and wait for them."""
 
-    def __init__(self, stack: Stack, folder: Path) -> None:
+    def __init__(self, stack: Stack, folder: Path, topology: str = "squares") -> None:
         self.stack = stack
         self.folder = folder
+        self.topology = topology
 
     def trigger(self, kind: str, **conf: Any) -> str:
         body = {"logical_date": None, "conf": conf}
-        found = self.stack.api("POST", f"dags/squares.{kind}/dagRuns", body)
+        found = self.stack.api("POST", f"dags/{self.topology}.{kind}/dagRuns", body)
         return str(found["dag_run_id"])
 
     def state(self, kind: str, run: str) -> str:
-        return str(self.stack.api("GET", f"dags/squares.{kind}/dagRuns/{run}")["state"])
+        return str(self.stack.api("GET", f"dags/{self.topology}.{kind}/dagRuns/{run}")["state"])
 
     def finish(self, kind: str, run: str) -> str:
         wait_for(lambda: self.state(kind, run) in DONE)
@@ -110,7 +120,7 @@ class Airflow:
         return self.finish(kind, self.trigger(kind, **conf))
 
     def tasks(self, kind: str, run: str) -> dict[str, tuple[str, int]]:
-        found = self.stack.api("GET", f"dags/squares.{kind}/dagRuns/{run}/taskInstances")
+        found = self.stack.api("GET", f"dags/{self.topology}.{kind}/dagRuns/{run}/taskInstances")
         return {each["task_id"]: (each["state"], each["try_number"]) for each in found["task_instances"]}
 
     def looked(self) -> tuple[str, str]:
@@ -121,13 +131,13 @@ class Airflow:
         return tasks["check"][0], tasks["stands"][0]
 
     def returned(self, kind: str, run: str, task: str, key: str) -> Any:
-        path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/xcomEntries/{key}?deserialize=true"
-        return self.stack.api("GET", path)["value"]
+        path = f"dags/{self.topology}.{kind}/dagRuns/{run}/taskInstances/{task}/xcomEntries/{key}"
+        return self.stack.api("GET", f"{path}?deserialize=true")["value"]
 
     def asked(self, kind: str, run: str, task: str, part: str = "body") -> str:
         """What a task asks a person."""
         wait_for(lambda: self.tasks(kind, run)[task][0] == "awaiting_input")
-        path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails"
+        path = f"dags/{self.topology}.{kind}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails"
         return str(self.stack.api("GET", path)[part])
 
     def answer(self, kind: str, run: str, task: str, option: str, user: Stack | None = None) -> None:
@@ -144,12 +154,12 @@ class Airflow:
                 for line in log.read_text().splitlines()
             )
         )
-        path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails"
+        path = f"dags/{self.topology}.{kind}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails"
         (user or self.stack).api("PATCH", path, {"chosen_options": [option]})
 
     def log(self, kind: str, run: str, task: str) -> str:
         """What a task has logged in its first try."""
-        path = f"dags/squares.{kind}/dagRuns/{run}/taskInstances/{task}/logs/1?full_content=true"
+        path = f"dags/{self.topology}.{kind}/dagRuns/{run}/taskInstances/{task}/logs/1?full_content=true"
         return json.dumps(self.stack.api("GET", path)["content"])
 
     @property
@@ -172,10 +182,13 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     write_deltalake(str(folder / "numbers"), pa.table({"id": [1, 2, 3, -4]}))
     # None before all DAGs are known: an event of one that comes before the DAG that it is to start is lost.
     write_deltalake(str(folder / "letters"), pa.table({"id": pa.array([], pa.int64())}))
+    days = ["2026-01-28", "2026-01-29", "2026-01-30", "2026-01-31", "2026-02-01"]
+    write_deltalake(str(folder / "visits"), pa.table({"id": [1, 2, 3, 4, 5], "day": days}))
+    (folder / "rate").write_text("1")
     ours = SHORT_LIVED | {
         "PIPELINE_HOME": str(folder / "home"),
         "PIPELINE_DRIVER_MEMORY": "2g",
-        "PIPELINE_TOPOLOGIES": "squares:topology,squares:watched",
+        "PIPELINE_TOPOLOGIES": "squares:topology,squares:watched,squares:daily",
         "PIPELINE_RUN_SCHEDULE": NEVER,
         "PIPELINE_ACKER_SCHEDULE": NEVER,
         "PIPELINE_WATCH_SECONDS": str(WATCH_SECONDS),
@@ -563,6 +576,97 @@ def states(airflow: Airflow) -> dict[str, int]:
 def requests(airflow: Airflow) -> list[tuple[str, str, int]]:
     rows = query("SELECT * FROM t", t=store(airflow).require("replay_requests"))
     return [(row["requested_by"], row["why"], row["matched"]) for row in rows]
+
+
+@pytest.fixture
+def daily(airflow: Airflow) -> Airflow:
+    """The stack when every visit was rated once or more, and at last with 1."""
+    found = Airflow(airflow.stack, airflow.folder, "daily")
+    for kind in KINDS:
+        wait_for(lambda kind=kind: known(found.stack, f"daily.{kind}"))
+    (found.folder / "rate").write_text("1")
+    assert found.run("run") == "success"
+    wait_for(lambda: visits(found) == [1, 1, 1, 1, 1])
+    assert found.run("run") == "success"
+    assert rates(found) == [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]
+    (found.folder / "rate").write_text("2")
+    return found
+
+
+def visits(daily: Airflow) -> list[int]:
+    """The highest acked attempt of each visit."""
+    ledger = Store(daily.stack.settings.store, "daily").open("ledger")
+    rows = query(
+        "SELECT max(attempt) AS newest FROM t WHERE state = 'acked' GROUP BY source_offset "
+        "ORDER BY source_offset",
+        t=ledger,
+    )
+    return [row["newest"] for row in rows]
+
+
+def rates(daily: Airflow) -> list[tuple[int, int]]:
+    table = open_table(str(daily.folder / "rated"))
+    rows = query("SELECT id, rate FROM t ORDER BY id", t=table) if table else []
+    return [(row["id"], row["rate"]) for row in rows]
+
+
+def days_of(stack: Stack, **asked: Any) -> list[str]:
+    """The days of which a backfill would make runs."""
+    return [each["partition_key"] for each in stack.api("POST", "backfills/dry_run", asked)["backfills"]]
+
+
+def runs_of(daily: Airflow, day: str) -> list[str]:
+    found = daily.stack.api("GET", "dags/daily.reprocess/dagRuns?order_by=id")["dag_runs"]
+    return [each["dag_run_id"] for each in found if each["partition_key"] == day]
+
+
+@pytest.mark.extended
+def test_a_backfill_of_airflows_replaces_what_its_days_have_published_and_nothing_else(daily, bob):
+    asked = {
+        "dag_id": "daily.reprocess",
+        "from_date": "2026-01-29T00:00:00Z",
+        "to_date": "2026-01-31T00:00:00Z",
+        "run_backwards": True,
+        "max_active_runs": 1,
+        "dag_run_conf": {"why": "the rate was wrong"},
+    }
+    three = ["2026-01-31", "2026-01-30", "2026-01-29"]
+    assert days_of(daily.stack, **asked) == three
+    daily.stack.api("POST", "backfills", asked)
+    # Two messages go out without an approval. The third day needs one, which who asked cannot give.
+    wait_for(lambda: all(runs_of(daily, day) for day in three))
+    (first,) = runs_of(daily, "2026-01-31")
+    (last,) = runs_of(daily, "2026-01-29")
+    assert "Together with 2 other requests of admin" in daily.asked("reprocess", last, "approve")
+    daily.answer("reprocess", last, "approve", "Approve", bob)
+    assert [daily.finish("reprocess", run) for run in (first, last)] == ["success", "success"]
+    wait_for(lambda: visits(daily) == [1, 2, 2, 2, 1])  # `run` has started `daily.run`, and that the acker
+    assert daily.run("run") == "success"
+    assert rates(daily) == [(1, 1), (2, 2), (3, 2), (4, 2), (5, 1)]
+
+    # A run that is cleared emits nothing twice; a day that is backfilled again has a run of its own.
+    body = {"dry_run": False, "dag_run_id": first, "only_failed": False}
+    daily.stack.api("POST", "dags/daily.reprocess/clearTaskInstances", body)
+    assert daily.finish("reprocess", first) == "success"
+    assert daily.tasks("reprocess", first)["emit"][0] == "skipped"
+    again = asked | {"from_date": asked["to_date"]}
+    assert days_of(bob, **again) == []
+    again |= {"reprocess_behavior": "completed"}
+    assert days_of(bob, **again) == ["2026-01-31"]
+    bob.api("POST", "backfills", again)
+    wait_for(lambda: len(runs_of(daily, "2026-01-31")) == 2)
+    assert daily.finish("reprocess", runs_of(daily, "2026-01-31")[1]) == "success"
+    wait_for(lambda: visits(daily) == [1, 2, 2, 3, 1])
+    rows = query("SELECT * FROM t", t=Store(daily.stack.settings.store, "daily").require("replay_requests"))
+    assert sorted((row["requested_by"], row["matched"]) for row in rows) == [*[("admin", 1)] * 3, ("bob", 1)]
+
+    # The other DAGs are not offered, and a run without a day is refused.
+    for kind in ("run", "acker", "replay"):
+        with pytest.raises(ApiError):
+            daily.stack.api("POST", "backfills", asked | {"dag_id": f"daily.{kind}"})
+    run = daily.trigger("reprocess")
+    assert daily.finish("reprocess", run) == "failed"
+    assert "A run of daily.reprocess is for a day." in daily.log("reprocess", run, "select")
 
 
 def test_nothing_listens_but_on_this_machine(airflow):

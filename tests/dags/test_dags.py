@@ -63,12 +63,20 @@ def task_policy(task):
 
 READ = """
 import json, sys
+from datetime import UTC, datetime
 from airflow.dag_processing.dagbag import DagBag
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.serialization.serialized_objects import LazyDeserializedDAG
+from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
 
 def schedule(dag):
     return json.dumps(LazyDeserializedDAG.from_dag(dag).data["dag"]["timetable"])
+
+def days(dag):
+    # the run that the scheduler would make next, and those of a backfill
+    read = DagSerialization.from_dict(LazyDeserializedDAG.from_dag(dag).data)
+    first, last = (datetime(2026, 1, day, tzinfo=UTC) for day in (29, 31))
+    runs = read.iter_dagrun_infos_between(first, last)
+    return read.next_dagrun_info(last_automated_run_info=None), [each.partition_key for each in runs]
 
 bag = DagBag(sys.argv[1])
 tasks = [task for dag in bag.dags.values() for task in dag.tasks]
@@ -84,10 +92,10 @@ print("RESULT" + json.dumps({
         task.dag_id: [str(task.response_timeout), task.defaults]
         for task in tasks if isinstance(task, ApprovalOperator)
     },
-    "backfilled": [
-        dag.dag_id for dag in bag.dags.values()
+    "backfilled": {
+        dag.dag_id: days(dag) for dag in bag.dags.values()
         if dag.allowed_run_types is None or "backfill" in {each.value for each in dag.allowed_run_types}
-    ],
+    },
     "assets": sorted(
         asset.name for task in tasks for asset in task.outlets if task.task_id.startswith("publish_")
     ),
@@ -171,6 +179,13 @@ def test_the_other_dags_are_short(dags):
         "emit": ["settled"],
         "settled": [],
     }
+    assert dags["graph"]["wordcount.reprocess"] == {
+        "select": ["approve", "emit"],
+        "approve": ["emit"],
+        "emit": ["run", "settled"],
+        "run": [],
+        "settled": [],
+    }
     assert dags["graph"]["wordcount.maintain"] == {
         "trim": ["compact"],
         "compact": ["vacuum"],
@@ -181,11 +196,14 @@ def test_the_other_dags_are_short(dags):
 
 def test_what_is_due_has_a_dag_in_which_nothing_waits_for_a_person(dags):
     assert sorted(dags["due"]) == ["branches.retry", "wordcount.retry"]
-    assert sorted(dags["approvals"]) == ["branches.replay", "wordcount.replay"]
+    assert sorted(dags["approvals"]) == [
+        f"{name}.{kind}" for name in ("branches", "wordcount") for kind in ("replay", "reprocess")
+    ]
 
 
-def test_no_dag_is_offered_for_a_backfill_of_airflows_which_would_redo_nothing(dags):
-    assert dags["backfilled"] == []
+def test_the_one_dag_that_airflow_offers_to_backfill_has_a_run_for_each_day_and_never_runs_by_itself(dags):
+    days = ["2026-01-29", "2026-01-30", "2026-01-31"]
+    assert dags["backfilled"] == {f"{name}.reprocess": [None, days] for name in ("branches", "wordcount")}
 
 
 def test_a_published_table_is_the_asset_that_a_user_makes_of_its_uri(dags):
@@ -439,7 +457,7 @@ def test_a_topology_that_imports_no_more_keeps_its_monitor_and_leaves_the_others
 @pytest.mark.thorough
 def test_two_topologies_of_one_name_are_an_import_error(tmp_path):
     found = read_dags(tmp_path, "branches:topology,branches:topology")
-    assert len(found["graph"]) == 6
+    assert len(found["graph"]) == len(KINDS)
     assert "more than one topology called branches" in str(found["errors"])
 
 

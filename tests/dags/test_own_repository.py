@@ -37,7 +37,7 @@ errors = {Path(name).name: text for name, text in bag.import_errors.items()}
 print("RESULT" + json.dumps({"errors": errors, "dags": sorted(bag.dags)}))
 """
 
-OF_SHOP = [f"shop.{kind}" for kind in ("acker", "maintain", "monitor", "replay", "retry", "run")]
+OF_SHOP = [f"shop.{kind}" for kind in ("acker", "maintain", "monitor", "replay", "reprocess", "retry", "run")]
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ STUCK = "tests/spark/test_overdue.py::"
 REFUSALS = "tests/store/test_refusals.py::"
 REFUSED = "tests/spark/test_refused.py::"
 REPLY = "tests/unit/test_lost_reply.py::"
+DAYS = "tests/store/test_days.py::"
 REPLAY = "tests/store/test_replay.py::"
 REQUESTS = "tests/store/test_requests.py::"
 STORE_MAINTAIN = "tests/store/test_maintain.py::"
@@ -586,6 +587,13 @@ MUTANTS = (
         ' & (pl.col("retry_at") <= now)',
         "",
         (f"{REPLAY}test_nothing_is_replayed_before_it_is_due",),
+    ),
+    Mutant(
+        "a message goes over to the day on which it was emitted again",
+        "acker/operations/days.py",
+        'rows.filter(is_of_day, pl.col("attempt") == 1)',
+        "rows.filter(is_of_day)",
+        (f"{DAYS}test_a_message_stays_with_the_day_of_its_first_emission",),
     ),
     Mutant(
         "of several numbers that a plan takes only the last need be free",

@@ -97,7 +97,7 @@ def test_what_was_to_be_emitted_without_an_approval_is_told_for_a_day(run):
     assert told(run) == [
         "The replay much of 3 messages, which mallory asked for, was to be emitted at 2026-01-01 00:00 UTC "
         "although nobody has approved it: nothing was emitted. Look in Airflow's audit log who has changed "
-        "its tasks in asked.replay. See docs/how-to/alerts.md#unapproved."
+        "the tasks of this run. See docs/how-to/alerts.md#unapproved."
     ]
     run.clock.advance(DAY_AND_MORE)
     assert told(run) == []

@@ -170,6 +170,12 @@ def test_a_duration_past_what_python_holds_is_refused():
         duration("99999999999999 days")
 
 
+@pytest.mark.parametrize("column", ["", " ", "_source_partition"])
+def test_a_column_that_no_message_has_of_its_own_says_no_day(column):
+    with pytest.raises(SettingsError, match=r"^reprocess_by of topology shop is .*, which names no col"):
+        Topology("shop", reprocess_by=column)
+
+
 @pytest.mark.parametrize(
     "limits", [{"max_pending": 0}, {"batch_rows": 0}, {"batch_rows": -1}, {"windows": 0}]
 )
