@@ -40,11 +40,18 @@ def with_holders(rows: pl.DataFrame, held: pl.LazyFrame) -> pl.DataFrame:
     late = rows.filter(pl.col("state") == State.TIMED_OUT).select("root_id")
     if late.is_empty():
         return rows
-    names = pl.col("component").unique().sort()
-    mine = held.join(late.lazy(), on="root_id", how="semi")
-    found = collect(mine.group_by("root_id").agg(first=names.first(), names=names.str.join(", ")))
-    if found.is_empty():
+    mine = collect(held.join(late.lazy(), on="root_id", how="semi").unique())
+    if mine.is_empty():
         return rows
+    component = pl.col("component")
+    if mine["component"].n_unique() == 1:  # as mostly, and then grouping is dear
+        found = mine.select("root_id", first=component, names=component)
+    else:
+        found = (
+            mine.sort("component")
+            .group_by("root_id")
+            .agg(first=component.first(), names=component.str.join(", "))
+        )
     by = pl.format(HELD_BY + "{}", "names").fill_null("")
     joined = rows.join(found, on="root_id", how="left", maintain_order="left")
     return joined.with_columns(
