@@ -205,7 +205,7 @@ def check_apart(topology: Topology, store: Store, to: str, parts: Iterable[str])
     Raises:
         StoreError: with what to do.
     """
-    used = {"the store": store.path("").rstrip("/")}
+    used = {"the store": store.path("").rstrip("/"), "where the stores of all topologies are": store.uri}
     used |= {f"the table of {name}": path for name, path in published_tables(topology).items()}
     for spout in topology.spouts:
         if isinstance(spout.source, FileSpout | DeltaSpout):

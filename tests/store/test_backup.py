@@ -165,9 +165,10 @@ def published(place):
 
 
 @pytest.mark.parametrize("below", ["", "/below"], ids=["at", "below"])
-@pytest.mark.parametrize("where", ["in", "others", "rows", "store"])
+@pytest.mark.parametrize("where", ["in", "others", "rows", "store", "stores"])
 def test_no_copy_goes_where_a_spout_reads_or_others_delete(place, published, where, below):
-    taken = published.store.path("").rstrip("/") if where == "store" else place.path(where)
+    stores = {"store": published.store.path("").rstrip("/"), "stores": published.store.uri}
+    taken = stores.get(where) or place.path(where)
     Path(place.path("link")).symlink_to(taken)
     for to in (f"{taken}{below}", f"{place.path('link')}{below}"):
         with pytest.raises(StoreError, match=r"cannot hold a copy, since .* Name a folder beside it\.$"):
