@@ -108,7 +108,7 @@ def _checked(whose: str, parameter: inspect.Parameter, value: Any) -> Any:
         if parameter.kind is parameter.VAR_POSITIONAL:
             return tuple(_within(hint, each, f"[{number}]") for number, each in enumerate(value))
         fitted = _fitted(hint, value)
-        if fitted == "" and is_path(f"{whose}.{name}"):
+        if isinstance(fitted, str) and not fitted and is_path(f"{whose}.{name}"):
             raise _Misfit(hint, value)
         return fitted
     except _Misfit as misfit:
