@@ -8,7 +8,7 @@ from airflow.sdk import Param
 
 from acker.airflow.wiring import SETTINGS
 from acker.core.events import SELECTABLE, State
-from acker.core.quoting import column_name, markdown_code
+from acker.core.quoting import column_name
 from acker.runtime.manifest import ComponentManifest, Manifest
 
 STATES = [state.value for state in SELECTABLE]
@@ -38,13 +38,14 @@ def _which(manifest: Manifest) -> dict[str, Param]:
             description_md=_states(manifest),
         ),
         "reason": _text(
-            f"Only those whose reason contains this text. `acker failures {manifest.name}` lists the reasons."
+            "Only those whose reason contains this text. The command acker failures "
+            f"{manifest.name} lists the reasons."
         ),
         "why": _text(_why(), maxLength=1000),
         "dry_run": Param(
             False,
             type="boolean",
-            description="Emit nothing: count the messages, and list the first 20 in the log of `select`.",
+            description="Emit nothing: count the messages, and list the first 20 in the log of select.",
         ),
     }
 
@@ -86,15 +87,15 @@ def _narrower(manifest: Manifest) -> dict[str, Param]:
 
 
 def _states(manifest: Manifest) -> str:
-    """What the choice of a state does, in Markdown."""
-    tables = ", ".join(map(markdown_code, manifest.tables.values()))
-    replaced = f"what they have published in {tables} is replaced once their new attempt is acked"
+    """What the choice of a state does, in Markdown. Code in it would cover the lines above and below."""
+    published = ", ".join(manifest.tables)
+    replaced = f"what they have published of {published} is replaced once their new attempt is acked"
     return (
         "Which messages to emit again, by what became of each last:\n\n"
-        "- `dead_letter`: they were given up\n"
-        "- `lost`: they were gone from their source\n"
-        f"- `acked`: {replaced if tables else 'they were processed, and are once more'}\n"
-        "- `retrying`: they failed, and are emitted now and not when they are due"
+        "- **dead_letter**: they were given up\n"
+        "- **lost**: they were gone from their source\n"
+        f"- **acked**: {replaced if published else 'they were processed, and are once more'}\n"
+        "- **retrying**: they failed, and are emitted now and not when they are due"
     )
 
 
@@ -102,7 +103,7 @@ def _why() -> str:
     return (
         "Why you ask; it is kept in replay_requests. More than "
         f"{SETTINGS.approval_limit:,} messages, with what else you have asked for within a day, are emitted "
-        f"once somebody approves it, who is told this, within {SETTINGS.approval_hours:,} hours."
+        f"only if somebody approves it within {SETTINGS.approval_hours:,} hours, who is told this."
     )
 
 

@@ -241,7 +241,7 @@ def test_the_form_opens_with_nothing_missing_and_with_the_two_most_used_fields_f
 
 def test_the_form_speaks_of_the_topologys_own_tables_spouts_and_columns(dags):
     told = {name: text for name, (_, text, _) in dags["form"].items()}
-    assert "- `acked`: what they have published in `" in told["states"]
+    assert "- **acked**: what they have published of plain, odd, held.late is replaced" in told["states"]
     assert "More than 1,000 messages, with what else you have asked for within a day, are" in told["why"]
     assert "A message that is called left:monday.json:2 elsewhere is monday.json:2 here." in told["positions"]
     assert told["where"].endswith("left has id, day. Such as day = '2026-01-31'.")
