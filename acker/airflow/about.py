@@ -14,7 +14,8 @@ class About:
     Args:
         line: in the list of DAGs.
         doc: on the DAG's own page, in Markdown. {name} is the topology's, {doc} its own words, {settings} the
-            deployment's, {reasons} what becomes of reasons of failures, and {by} which messages are of a day.
+            deployment's, {day} what makes a message one of a day, and {reasons} what becomes of reasons of
+            failures.
     """
 
     line: str
@@ -83,7 +84,7 @@ returns how many are. The run is green when all are acked.
     "reprocess": About(
         "Emits the messages of a day again, by Airflow's backfill.",
         """\
-Emits the messages of `{name}` again that are of a day, in UTC: {by}. It never runs by itself. Choose
+Emits the messages of `{name}` again that are of a day, in UTC: {day}. It never runs by itself. Choose
 *Trigger*, *Backfill*, and the first and the last day; both are included. A day that was done before is done
 again with *All Runs*. Or trigger it for a single day, which is its partition key: 2026-01-31.
 
@@ -133,7 +134,8 @@ def described(manifest: Manifest, kind: str, settings: Settings) -> dict[str, An
     """What Airflow's pages say of a topology's DAG of a kind, as arguments of a DAG."""
     about, days = ABOUT[kind], settings.reason_retention_days
     reasons = f"expire after {days:,} days" if days else "are kept for ever"
-    column = manifest.reprocess_by
-    by = f"those whose `{column}` is that day" if column else "those that were first emitted on that day"
-    doc = about.doc.format(name=manifest.name, doc=manifest.doc, settings=settings, reasons=reasons, by=by)
+    by = manifest.reprocess_by
+    day = f"those whose `{by}` is that day" if by else "those that were first emitted on it"
+    said = {"name": manifest.name, "doc": manifest.doc, "day": day, "reasons": reasons}
+    doc = about.doc.format(settings=settings, **said)
     return {"description": about.line, "doc_md": doc}

@@ -5,17 +5,14 @@ from typing import Any
 from airflow.sdk import DAG
 
 from acker.airflow.form import form
-from acker.airflow.requested import requested
+from acker.airflow.requested import RUNS_AT_ONCE, requested
 from acker.airflow.wiring import dag_of
 from acker.runtime.manifest import Manifest
-
-# Runs wait for a person, or for their messages to settle, while others go on; they emit one after the other.
-_RUNS_AT_ONCE = 200
 
 
 def build(manifest: Manifest) -> DAG:
     """The DAG of one topology."""
-    with dag_of(manifest, "replay", None, params=form(manifest), max_active_runs=_RUNS_AT_ONCE) as dag:
+    with dag_of(manifest, "replay", None, params=form(manifest), max_active_runs=RUNS_AT_ONCE) as dag:
         requested(
             manifest,
             _filled_in(manifest),

@@ -5,7 +5,7 @@ from typing import Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, CronPartitionTimetable, Param
 
-from acker.airflow.requested import requested
+from acker.airflow.requested import RUNS_AT_ONCE, requested
 from acker.airflow.wiring import START, dag_of
 from acker.core.events import SELECTABLE
 from acker.runtime.manifest import Manifest
@@ -14,7 +14,6 @@ from acker.runtime.manifest import Manifest
 # One with data intervals would clear the run of the first time, which keeps the name of who asked then.
 DAYS = CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d")
 RUN_TYPES = ("backfill", "manual", "scheduled")  # Airflow wants the last one of each DAG with a schedule
-DAYS_AT_ONCE = 16  # some may wait for a person
 
 
 def build(manifest: Manifest) -> DAG:
@@ -22,7 +21,7 @@ def build(manifest: Manifest) -> DAG:
     why = Param(None, type=["null", "string"], maxLength=1000, description="Kept in replay_requests.")
     # What has ended is not scheduled any more. A backfill does not ask for that.
     options = {"params": {"why": why}, "end_date": START, "allowed_run_types": RUN_TYPES}
-    with dag_of(manifest, "reprocess", DAYS, max_active_runs=DAYS_AT_ONCE, **options) as dag:
+    with dag_of(manifest, "reprocess", DAYS, max_active_runs=RUNS_AT_ONCE, **options) as dag:
         emit = requested(
             manifest,
             _of_day(manifest),

@@ -11,6 +11,9 @@ from acker.airflow.settling import settled_task
 from acker.airflow.wiring import SETTINGS, events, replayed, spark_task
 from acker.runtime.manifest import Manifest
 
+# Runs wait for a person, or for their messages to settle, while others go on; they emit one after the other.
+RUNS_AT_ONCE = 200
+
 
 def requested(manifest: Manifest, fields: Callable[[Any], Any], doc: str) -> Any:
     """Draw `select`, `approve`, `emit` and `settled` into a DAG, and return `emit`.
