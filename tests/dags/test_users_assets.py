@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.dags.test_dags import run_with_dags
+from tests.kit.dags import run_with_dags
 
 REPORT = """
 from airflow.providers.standard.operators.empty import EmptyOperator
