@@ -345,7 +345,7 @@ def test_a_field_that_the_form_does_not_have_is_refused_before_anybody_is_asked(
     assert airflow.finish("replay", run) == "failed"
     assert airflow.tasks("replay", run)["approve"][0] == "upstream_failed"
     said = (
-        "The form has no field called '<img src=x>', '[a](http://elsewhere)', 'stats'; it has states, spout"
+        "The form has no field called '<img src=x>', '[a](http://elsewhere)', 'stats'; it has states, reason"
     )
     assert said in airflow.log("replay", run, "select")
     assert requests(airflow) == before
