@@ -22,6 +22,9 @@ from acker.core.schemas import stream
 from acker.core.snapshot import Snapshot
 from acker.operations.conditions import columns_of_spout, looked_up
 
+_DAY = "^[0-9]{4}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$"  # of the first characters, without hyphens
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # of a folder's key whose column is null
+
 
 def first_emitted(fold: Fold, day: date) -> pl.LazyFrame:
     """The messages whose first attempt was emitted on a day, in UTC.
@@ -65,23 +68,31 @@ class OwnDays:
 
     def judged(self, messages: pl.LazyFrame) -> pl.LazyFrame:
         """Of some messages those that say a day, with `holds`: null where that cannot be known any more."""
-        in_path = pl.col("source_partition").str.extract(f"(?:^|/){re.escape(self.column)}=([^/]*)/")
-        in_folder = in_path.str.replace_all("-", "", literal=True).str.slice(0, 8) == f"{self.day:%Y%m%d}"
+        in_folder = _begins(self._in_path) == f"{self.day:%Y%m%d}"
         return (
-            messages.filter(in_path.is_not_null() | pl.col("spout").is_in(list(self.told)))
+            messages.filter(self._in_path.is_not_null() | pl.col("spout").is_in(list(self.told)))
             .join(self.rows, on=MESSAGE, how="left")
             .with_columns(holds=pl.coalesce(in_folder, "holds"))
         )
 
+    @property
+    def _in_path(self) -> pl.Expr:
+        """What the folder of a message says; null where none does."""
+        return pl.col("source_partition").str.extract(f"(?:^|/){re.escape(self.column)}=([^/]*)/")
+
     def check_known(self, messages: pl.LazyFrame, snapshot: Snapshot, spouts: Sequence[str]) -> None:
-        """Refuse a column that no message has.
+        """Refuse a column that no message has, and folders that are called by what is no day.
 
         Args:
             messages: all of them.
 
         Raises:
-            SettingsError: with the columns that there are.
+            SettingsError: with the columns that there are, or with such a folder.
         """
+        folders = messages.select(self._in_path.alias("held")).drop_nulls()
+        no_day = ~_begins(pl.col("held")).str.contains(_DAY) & (pl.col("held") != _NO_VALUE)
+        for (held,) in collect(folders.filter(no_day).head(1)).iter_rows():
+            raise _no_day(f"A folder of a source is called {f'{self.column}={held}'!r:.100}")
         if self.told or not collect(self.judged(messages).head(1)).is_empty():
             return
         known = sorted({name for spout in spouts for name in columns_of_spout(snapshot, spout)})
@@ -102,13 +113,21 @@ def _of_spout(snapshot: Snapshot, spout: str, column: str, day: date) -> pl.Lazy
     own = f"substr(replace(CAST({name} AS VARCHAR), '-', ''), 1, 8)"
     found = looked_up(snapshot, spout, f"{own} = '{day:%Y%m%d}'")
     others = query(
-        f"SELECT CAST({name} AS VARCHAR) AS held FROM stream "
-        f"WHERE NOT regexp_like({own}, '^[0-9]{{8}}$') LIMIT 1",
+        f"SELECT CAST({name} AS VARCHAR) AS held FROM stream WHERE NOT regexp_like({own}, '{_DAY}') LIMIT 1",
         stream=snapshot.require(stream(spout)),
     )
     for row in others:
-        raise SettingsError(
-            f"The column {column} of {spout} holds {row['held']!r:.100}, which begins with no day. Days are "
-            "dates, times, or texts and numbers such as 2026-01-31 and 20260131; choose another column."
-        )
+        raise _no_day(f"The column {column} of {spout} holds {row['held']!r:.100}")
     return found.lazy().select(pl.lit(spout).alias("spout"), "source_partition", "source_offset", "holds")
+
+
+def _begins(texts: pl.Expr) -> pl.Expr:
+    """The first eight characters of texts, without hyphens."""
+    return texts.str.replace_all("-", "", literal=True).str.slice(0, 8)
+
+
+def _no_day(what: str) -> SettingsError:
+    return SettingsError(
+        f"{what}, which begins with no day. Days are dates, times, or texts and numbers such as 2026-01-31 "
+        "and 20260131; choose another column."
+    )

@@ -81,6 +81,23 @@ def test_a_column_says_the_day_as_a_date_a_time_a_text_or_a_number(place, days):
     assert of_day(run, NEW_YEAR, "Day") == [(2, 2)]
 
 
+@pytest.mark.parametrize("seconds", [1, 1_000, 1_000_000], ids=["seconds", "milliseconds", "microseconds"])
+def test_numbers_of_an_epoch_are_no_days(place, seconds):
+    run = one_spout(place, id=[1, 2], at=[1_767_225_600 * seconds, 1_767_312_000 * seconds])
+    assert f"holds '{1_767_225_600 * seconds}', which begins with no day" in says(run, "at")
+
+
+def test_a_folder_that_is_called_by_no_day_is_told_and_one_of_null_is_left_out(place):
+    folders = ["day=2026-01-01/a", "day=__HIVE_DEFAULT_PARTITION__/a"]
+    run = one_spout(place, "folder", id=[1, 2], folder=folders)
+    assert of_day(run, NEW_YEAR, "day") == [(1, 2)]
+    place.add("numbers", id=[3], folder=["day=1.1.2026/a"])
+    run_cycle(run)
+    assert says(run, "day").startswith(
+        "A folder of a source is called 'day=1.1.2026', which begins with no day."
+    )
+
+
 FOLDERS = ["day=2026-01-01/a", "eu/day=20260101/a", "day=2026-01-02/a", "birthday=2026-01-01/a", "a"]
 
 
