@@ -8,7 +8,10 @@ PATIENCE_SECONDS = 600
 
 
 def wait_for(
-    condition: Callable[[], Any], every_seconds: float = 0.5, not_yet: tuple[type[Exception], ...] = ()
+    condition: Callable[[], Any],
+    every_seconds: float = 0.5,
+    not_yet: tuple[type[Exception], ...] = (),
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> None:
     """Wait until a condition holds.
 
@@ -16,8 +19,9 @@ def wait_for(
         condition: is asked again and again.
         every_seconds: how long to sleep between two questions.
         not_yet: what the condition may raise as long as it does not hold.
+        patience_seconds: after which the test fails.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + patience_seconds
     while True:
         try:
             if condition():
