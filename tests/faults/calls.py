@@ -55,7 +55,7 @@ def _calls(file: str, function: str, node: ast.AST, ours: set[str]) -> Iterator[
     for child in ast.iter_child_nodes(node):
         name = _named(child)
         is_effect = name in LIBRARIES | ours and not _is_of_python(child)
-        if is_effect or name in FILES or _opens_to_write(child):
+        if is_effect or (name in FILES and not _names_columns(child)) or _opens_to_write(child):
             yield Call(file, function, name, child.lineno, child.end_lineno)
         named = isinstance(child, ast.FunctionDef | ast.ClassDef)
         inner = f"{function}.{child.name}".lstrip(".") if named else function
@@ -72,6 +72,11 @@ def _named(node: ast.AST) -> str:
 def _is_of_python(node: ast.Call) -> bool:
     """Whether it is a list's `append` or a dict's `update`, which have one argument."""
     return _named(node) in ("append", "update") and len(node.args) == 1 and not node.keywords
+
+
+def _names_columns(node: ast.Call) -> bool:
+    """Whether it is a frame's `rename`, which takes a dict; a path's takes a path."""
+    return _named(node) == "rename" and any(isinstance(each, ast.Dict | ast.DictComp) for each in node.args)
 
 
 def _opens_to_write(node: ast.AST) -> bool:

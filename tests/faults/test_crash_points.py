@@ -59,7 +59,6 @@ EXEMPT = {
     "acker/core/commits.py:commit_batch.commit:_widen": "the same",
     "acker/core/digests.py": "copies numbers",
     "acker/core/kept.py:keep_rows:write_deltalake": "after a trimming that was cut short; see tests/store",
-    "acker/targets/by_content.py:audit_contents:rename": "names a column",
     "acker/targets/contents.py:Contents._keep:open": "a file of a temporary folder",
     "acker/spouts/reading.py:_rows_read:save": "writes to nowhere",
     "acker/targets/delta.py:DeltaTarget.check_writable:sql": "asks for what a table has",
