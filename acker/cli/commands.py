@@ -87,6 +87,7 @@ class Commands(click.Group):
         """The command that the arguments name, and the arguments after it."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             ctx.fail(f"There is no command {args[0]!r}.{did_you_mean(args[0], COMMANDS)}")
+        _check_filled(ctx, args)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -149,6 +150,17 @@ def _fail(message: str, code: int = ERROR) -> NoReturn:
     else:
         click.echo(f"Error: {printable(message, keep=_LINES)}", err=True)
     sys.exit(code)
+
+
+def _check_filled(ctx: click.Context, args: list[str]) -> None:
+    """Refuse an argument that is there and empty: a variable that is not set would choose everything."""
+    for before, each in zip(("", *args), args, strict=False):
+        option, is_given, value = each.partition("=")
+        if option.startswith("--") and is_given and not value.strip():
+            ctx.fail(f"{option} is empty. Give it a value, or leave it out.")
+        if not each.strip():
+            what = before if before.startswith("-") else f"An argument of {args[0]}"
+            ctx.fail(f"{what} is empty. Give it a value, or leave it out.")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

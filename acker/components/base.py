@@ -6,7 +6,7 @@ There is a class for each kind of component: `SpoutComponent`, `DataFrameBolt`, 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -46,9 +46,14 @@ class Stream:
         """A component's name, or `component.stream` for a further stream of it."""
         raise NotImplementedError
 
+    @property
+    def owner(self) -> "Component | None":
+        """The component that emits it; None where it is known by its name alone."""
+        return None
+
     def shuffle_grouping(self) -> "Input":
         """Any task of a rich bolt gets a tuple. The default."""
-        return Input(self.stream_name, Grouping())
+        return Input(self.stream_name, Grouping(), self.owner)
 
     @checked
     def fields_grouping(self, *columns: str) -> "Input":
@@ -62,15 +67,15 @@ class Stream:
                 f"fields_grouping of {self.stream_name} names no column{place()}. "
                 'Give it one or more, such as fields_grouping("item").'
             )
-        return Input(self.stream_name, Grouping("fields", columns))
+        return Input(self.stream_name, Grouping("fields", columns), self.owner)
 
     def global_grouping(self) -> "Input":
         """The first task of a rich bolt gets all tuples."""
-        return Input(self.stream_name, Grouping("global"))
+        return Input(self.stream_name, Grouping("global"), self.owner)
 
     def all_grouping(self) -> "Input":
         """Every task of a rich bolt gets every tuple, which is acked when all tasks have acked it."""
-        return Input(self.stream_name, Grouping("all"))
+        return Input(self.stream_name, Grouping("all"), self.owner)
 
 
 @dataclass(frozen=True)
@@ -79,11 +84,17 @@ class Input(Stream):
 
     name: str
     grouping: Grouping | None = None
+    of: "Component | None" = field(default=None, compare=False, repr=False)
 
     @property
     def stream_name(self) -> str:
         """See `Stream`."""
         return self.name
+
+    @property
+    def owner(self) -> "Component | None":
+        """See `Stream`."""
+        return self.of
 
 
 @dataclass(frozen=True)
@@ -101,6 +112,11 @@ class Component(Stream, ABC):
     def stream_name(self) -> str:
         """See `Stream`."""
         return self.name
+
+    @property
+    def owner(self) -> "Component":
+        """See `Stream`."""
+        return self
 
     @property
     @abstractmethod
@@ -129,7 +145,7 @@ class Component(Stream, ABC):
 
     def stream(self, name: str) -> Input:
         """One of the component's named streams."""
-        return Input(f"{self.name}.{name}")
+        return Input(f"{self.name}.{name}", of=self)
 
     def columns(self, rows: DataFrame, further: str) -> list[str]:
         """The user's columns of one of its streams, whose table may hold other streams as well.

@@ -80,7 +80,8 @@ def _by_column(values: Any, names: Sequence[str]) -> dict[str, Any]:
         return dict(values)
     if isinstance(values, (tuple, list)) and len(values) == len(names) and not own:
         return dict(zip(names, values, strict=True))
-    raise misfit(ValueError, "emitted", values, f"; a row is a dict or a tuple of {', '.join(names)}")
+    fits = f"a row is a dict or a tuple of {', '.join(names)}" if names else "its schema has no column"
+    raise misfit(ValueError, "emitted", values, f"; {fits}")
 
 
 def batch_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[ValueColumn]) -> pa.RecordBatch:

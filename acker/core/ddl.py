@@ -17,6 +17,8 @@ TYPES = (
     *("variant", "void", "time", "geometry", "geography"),
 )
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|\w+|.)", re.DOTALL)
+_DECIMAL = re.compile(r"\b(?:decimal|dec|numeric)\s*\(\s*([0-9]+)", re.IGNORECASE)
+_DIGITS = 38  # of a decimal
 _MARKS = {"(": 1, "<": 1, ")": -1, ">": -1}
 
 
@@ -29,19 +31,40 @@ def check_types(which: str, ddl: str) -> None:
     Raises:
         SettingsError: naming the column, and the type.
     """
-    parts = [*_parted(_TOKEN.findall(ddl))]
+    tokens = _TOKEN.findall(ddl)
+    parts = [*_parted(tokens)]
+    if open_ := _left_open(tokens):
+        raise SettingsError(f"{which} leaves {open_} open{place()}. Close it.")
+    if ";" in tokens:
+        raise SettingsError(f"{which} has a semicolon{place()}. Put commas between its columns.")
     for part in parts:
         if len(part) == 1 and not (len(parts) == 1 and part[0].lower() in TYPES):
             raise SettingsError(
                 f"{which} gives {part[0]} no type{place()}. Write one behind the name, as in "
                 f'"{part[0]} string".'
             )
-    for column, kind in _fields(_TOKEN.findall(ddl)):
+    for precision in _DECIMAL.findall(ddl):
+        if int(precision) > _DIGITS:
+            raise SettingsError(
+                f"{which} has a decimal of {precision} digits{place()}. Spark has {_DIGITS} at most."
+            )
+    for column, kind in _fields(tokens):
         if kind.lower() not in TYPES:
             raise SettingsError(
                 f"{which} gives {column} the type {kind}, which Spark does not have{place()}. "
                 f"Take one such as string, bigint or double.{did_you_mean(kind.lower(), TYPES)}"
             )
+
+
+def _left_open(tokens: list[str]) -> str | None:
+    """A bracket that nothing closes."""
+    waiting: list[str] = []
+    for token in tokens:
+        if _MARKS.get(token) == 1:
+            waiting.append(token)
+        elif token in _MARKS and waiting:
+            waiting.pop()
+    return waiting[-1] if waiting else None
 
 
 def columns_in(ddl: str) -> dict[str, str]:

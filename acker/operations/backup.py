@@ -25,6 +25,7 @@ from acker.core.delta import said
 from acker.core.errors import StoreError
 from acker.core.kept import kept
 from acker.core.lease import KEEPS_FILES, Lease, minutes
+from acker.core.names import called
 from acker.core.paths import absolute, check_usable, is_within
 from acker.core.schemas import (
     ACKNOWLEDGEMENTS,
@@ -172,6 +173,10 @@ def back_up(
     try:
         taken_at = clock()
         published, own = open_all(topology, store)
+        Lease(store_in(to, topology), f"a backup to {to}", clock).close(
+            f"{to} is a backup, and nobody works on it. `acker restore {called(topology.name)} {to}` makes a "
+            "store of its own from it, in another place."
+        )
         paths = {published_in(to, name): table for name, table in published.items()}
         copied = copy_all({**paths, **paths_in(store_in(to, topology), own)}, keeps.hold)
     finally:

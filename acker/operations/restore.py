@@ -5,7 +5,7 @@ own before that is opened. So it may go on beside the original, and neither take
 a target has for its own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from deltalake import DeltaTable
@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from acker.core.delta import open_table
 from acker.core.errors import StoreError
 from acker.core.identity import become_another, identity_of
-from acker.core.lease import Lease, minutes
+from acker.core.lease import Holding, Lease, minutes
 from acker.core.ledger import newest_in
 from acker.core.names import called
 from acker.core.schemas import FORMAT, LEDGER
@@ -32,6 +32,8 @@ from acker.operations.backup import (
 from acker.topology.topology import Topology
 
 Clock = Callable[[], datetime]
+
+_MOVE = "a move to "  # before where to
 
 
 def restore(topology: Topology, store: Store, backup: str, clock: Clock) -> tuple[Manifest, Lease]:
@@ -97,7 +99,7 @@ def move(
     """
     there, where = Store(to, topology.name), store.path("").rstrip("/")
     check_apart(topology, store, to, (there.path(""),))
-    old, new = (Lease(each, f"a move to {to}", clock, sightings=sightings) for each in (store, there))
+    old, new = (Lease(each, f"{_MOVE}{to}", clock, sightings=sightings) for each in (store, there))
     moved = f"{where} was moved. Set PIPELINE_STORE={to}."
     again = f"Run `acker move {called(topology.name)} {to}` again."
 
@@ -106,8 +108,8 @@ def move(
         old.close(moved)
 
     found = old.read()
-    is_begun = found.closed != "" and found.holder == f"a move to {to}" and found.closed != moved
-    if found.closed and not is_begun:
+    is_begun = found.closed != "" and found.holder == f"{_MOVE}{to}" and found.closed != moved
+    if found.closed and not (is_begun or _is_left(found, topology, clock)):
         raise StoreError(found.closed)
     if (left := old.left(found)) and not (is_begun or is_stopped):
         raise StoreError(
@@ -119,9 +121,11 @@ def move(
         if not is_begun:
             raise _taken(there.path(LEDGER))
         return there, finish  # all but the last step was done
-    old.close(f"{where} is being moved to {to}. {again}")
+    why = f"{there.path('').rstrip('/')} is an unfinished move. {again}"
+    _claim(paths_in(there, open_all(topology, store)[1]), new, why)  # before the old one refuses all work
+    old.close(f"{where} is being moved to {to}. {again} Or move it to another place.")
     _, own = open_all(topology, store)
-    _settle(there, own, {}, new, f"{there.path('').rstrip('/')} is an unfinished move. {again}")
+    _settle(there, own, {}, new, why)
     return there, finish
 
 
@@ -137,17 +141,31 @@ def _settle(
 ) -> None:
     """Copy tables to where nothing is, or where that was begun, and make them a store of its own."""
     tables = {**published, **paths_in(store, own)}
-    if lease.read().closed != why:
-        for path in tables:
-            if open_table(path) is not None:
-                raise _taken(path)
-    lease.close(why)
+    _claim(tables, lease, why)
     copied, ledger = identity_of(own[LEDGER]), open_table(store.path(LEDGER))
     if ledger is None or identity_of(ledger) == copied:
         copy_all(tables, lambda: None)
         ledger = store.require(LEDGER)
         fold = newest_in(ledger)
         become_another(ledger, copied, fold.number if fold else 0)
+
+
+def _claim(tables: Iterable[str], lease: Lease, why: str) -> None:
+    """Close a store that is to be, where nothing is, or where that was begun."""
+    if lease.read().closed != why:
+        for path in tables:
+            if open_table(path) is not None:
+                raise _taken(path)
+    lease.close(why)
+
+
+def _is_left(found: Holding, topology: Topology, clock: Clock) -> bool:
+    """Whether a move to another place was begun, and nothing that anybody works on has come of it."""
+    to = found.holder.removeprefix(_MOVE)
+    if to == found.holder or " was moved. " in found.closed:
+        return False
+    there = Store(to, topology.name)
+    return there.open(LEDGER) is None or bool(Lease(there, "", clock).read().closed)
 
 
 def _taken(path: str) -> StoreError:

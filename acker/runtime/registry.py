@@ -9,6 +9,7 @@ from pyspark import cloudpickle
 from acker.components.sending import check_sent
 from acker.core.errors import AckerError, TopologyError
 from acker.core.names import did_you_mean, found_by
+from acker.core.paths import is_within
 from acker.runtime.imports import search_current_folder
 from acker.runtime.manifest import last_manifest, more_than_one
 from acker.runtime.settings import Settings
@@ -34,6 +35,31 @@ def load_topology(name: str, settings: Settings) -> Topology:
     Raises:
         TopologyError: it cannot be imported, is not registered or more than once, or is not a topology.
     """
+    found = _load(name, settings)
+    _check_apart(found, settings)
+    return found
+
+
+def _check_apart(topology: Topology, settings: Settings) -> None:
+    """Refuse to publish into the store, or to where a VACUUM of the table would delete the store or the home.
+
+    Raises:
+        TopologyError: with what to do.
+    """
+    for name, publication in topology.publications.items():
+        to, store = publication.to, settings.store
+        if is_within(to, store):
+            where = f"which lies in the store, {store}"
+        elif is_within(store, to) or is_within(str(settings.home), to):
+            where = (
+                f"in which the store, {store}, or PIPELINE_HOME lies: a VACUUM of the table would delete it"
+            )
+        else:
+            continue
+        raise TopologyError(f"{name} is published to {to}, {where}. Publish to a folder beside it.")
+
+
+def _load(name: str, settings: Settings) -> Topology:
     if ":" in name:
         found = _import(name)[0]
         found_by(found.name, name)

@@ -341,9 +341,14 @@ def _store(text: str) -> str:
             f"PIPELINE_STORE is {text!r}, and {scheme[1]!r} is no scheme that Spark, deltalake and "
             f"Polars all know. Set it to a path or to a URI of {', '.join(_STORE_SCHEMES)}."
         )
-    if not text[scheme.end() :].startswith("/"):
+    rest = text[scheme.end() :]
+    if scheme[1] == "file" and not rest.startswith("/"):
         raise SettingsError(
-            f"PIPELINE_STORE is {text!r}, which is not absolute. Set it to a path or to {scheme[1]}:///…"
+            f"PIPELINE_STORE is {text!r}, which is not absolute. Set it to a path or to file:///…"
+        )
+    if scheme[1] != "file" and not re.match("//[^/]", rest):
+        raise SettingsError(
+            f"PIPELINE_STORE is {text!r}, which names no bucket. Set it to {scheme[1]}://bucket/…"
         )
     return absolute(text.rstrip("/"))
 

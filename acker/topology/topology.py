@@ -171,7 +171,8 @@ class Topology:
 
         def add(function: DataFrameFunction) -> DataFrameBolt:
             bolt = _bolt_name(name, function)
-            names = _ungrouped(bolt, inputs)
+            _check_ungrouped(bolt, inputs)
+            names = self._names(inputs)
             if names:
                 check_called(f"Bolt {bolt}", function, *(component_of(each) for each in names))
             if inspect.isgeneratorfunction(function):
@@ -205,7 +206,8 @@ class Topology:
             bolt = _bolt_name(name, function)
             check_called(f"Bolt {bolt}", function, "row")
             _check_schema(f"schema of bolt {bolt}", schema)
-            return self._add(BasicBolt(bolt, _ungrouped(bolt, inputs), function=function, schema=schema))
+            _check_ungrouped(bolt, inputs)
+            return self._add(BasicBolt(bolt, self._names(inputs), function=function, schema=schema))
 
         return add
 
@@ -244,7 +246,7 @@ class Topology:
             groupings = tuple((_grouping(each) or Grouping()) for each in inputs)
             component = RichBoltComponent(
                 bolt,
-                _names(inputs),
+                self._names(inputs),
                 factory=factory,
                 groupings=groupings,
                 tasks=tasks,
@@ -278,7 +280,7 @@ class Topology:
             TopologyError: the stream or the table is published already, or the table is in the folder of
                 another, or `by` and `aggregates` do not come together, or come with a target of another kind.
         """
-        (name,) = _names([stream])
+        (name,) = self._names([stream])
         keys = (by,) if isinstance(by, str) else tuple(by)
         if bool(keys) != bool(aggregates):
             raise TopologyError(f"publish of {name}: `by` and `aggregates` come together or not at all.")
@@ -455,6 +457,24 @@ class Topology:
         ]
         return f"choose one of {', '.join(streams) or 'none'}.{did_you_mean(name, streams)}"
 
+    def _names(self, streams: Iterable[Stream | str]) -> tuple[str, ...]:
+        """The names of streams of this topology.
+
+        Raises:
+            TopologyError: one is of another topology, whose component may have a name that is here as well.
+        """
+        found = []
+        for each in streams:
+            name = each if isinstance(each, str) else each.stream_name
+            owner = getattr(each, "owner", None)
+            if owner is not None and self.components.get(owner.name) is not owner:
+                raise TopologyError(
+                    f"{name} is of another topology than {self.name}{place()}. Read a component of this one, "
+                    f"or the other's published table with a DeltaSpout."
+                )
+            found.append(name)
+        return tuple(found)
+
     def _has_stream(self, name: str) -> bool:
         component, _, further = name.partition(".")
         found = self.components.get(component)
@@ -573,33 +593,31 @@ def _check_schema(which: str, ddl: str) -> None:
 
 
 def _check_aggregates(stream: str, keys: Iterable[str], aggregates: Iterable[str]) -> None:
-    """Refuse columns of a running aggregate that the table keeps for itself, or that its key has as well."""
+    """Refuse columns of a running aggregate that the table keeps for itself, or that are there twice."""
+    keys = [key.lower() for key in keys]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise TopologyError(f"publish of {stream} has {key} twice in `by`{place()}. Name it once.")
     for column in aggregates:
         if column.startswith("_"):
             raise TopologyError(
                 f"aggregates of publish {stream} have {column}{place()}: names that begin with an underscore "
                 "are reserved; rename it."
             )
-        if column.lower() in {key.lower() for key in keys}:
+        if column.lower() in keys:
             raise TopologyError(
                 f"publish of {stream} has {column} in `by` and in `aggregates`{place()}. Rename the latter."
             )
-
-
-def _names(inputs: Iterable[Stream | str]) -> tuple[str, ...]:
-    return tuple(each if isinstance(each, str) else each.stream_name for each in inputs)
 
 
 def _grouping(each: Stream | str) -> Grouping | None:
     return each.grouping if isinstance(each, Input) else None
 
 
-def _ungrouped(bolt: str, inputs: Iterable[Stream | str]) -> tuple[str, ...]:
-    """Names of the inputs of a bolt that has no tasks to share them among."""
-    inputs = list(inputs)
+def _check_ungrouped(bolt: str, inputs: Iterable[Stream | str]) -> None:
+    """Refuse a grouping for a bolt that has no tasks to share its inputs among."""
     if any(_grouping(each) for each in inputs):
         raise TopologyError(
             f"Bolt {bolt} takes no grouping: Spark spreads its batch as it likes, and nothing is kept from "
             "one tuple to the next. Group within a DataFrame bolt, or make it a rich bolt."
         )
-    return _names(inputs)

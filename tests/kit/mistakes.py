@@ -1,6 +1,7 @@
 """The mistakes of `docs/how-to/mistakes.md`, as tests make them: a command, and what it must print."""
 
 import re
+import shlex
 from dataclasses import dataclass
 
 from tests.kit import ROOT
@@ -36,7 +37,7 @@ def mistakes() -> list[Mistake]:
         Mistake(
             what=row[1],
             environ=dict(each.split("=", 1) for each in row[2].split()),
-            arguments=row[3].replace("'", "").split(),
+            arguments=shlex.split(row[3]),
             printed=row[4].replace(r"\|", "|"),
         )
         for row in rows

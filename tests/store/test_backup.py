@@ -181,3 +181,51 @@ def test_no_copy_is_made_around_what_it_copies(place, published):
     around = published.store.uri.removesuffix("/store")
     with pytest.raises(StoreError, match="cannot hold a copy"):
         back_up(published.topology, Store(f"{around}/store", "kept"), around, published.clock)
+
+
+def test_nobody_works_on_a_backup_itself(place, run):
+    run_cycle(run)
+    back_up(run.topology, run.store, place.path("backup"), run.clock).write(place.path("backup"))
+    inside = store_in(place.path("backup"), run.topology)
+    for deployment in ("another", "a backup to elsewhere"):
+        with pytest.raises(
+            StoreError, match=r"backup is a backup, and nobody works on it\. `acker restore kept"
+        ):
+            Lease(inside, deployment, run.clock).hold()
+    assert audit_report(run.topology, inside).passed
+    store = Store(place.path("restored"), "kept")
+    _, lease = restore(run.topology, store, place.path("backup"), run.clock)
+    lease.release()
+    Lease(store, "another", run.clock).hold()
+
+
+@pytest.mark.parametrize("to", ["/proc/nope", "/dev/null/nope", "http://x/y"])
+def test_a_move_to_an_impossible_place_leaves_the_store_open(place, run, to):
+    run_cycle(run)
+    with pytest.raises(StoreError):
+        move(run.topology, run.store, to, run.clock, is_stopped=True)
+    run_cycle(run)
+    there, finish = move(run.topology, run.store, place.path("moved"), run.clock, is_stopped=True)
+    finish()
+    assert audit_report(run.topology, there).passed
+
+
+def test_a_move_whose_place_is_gone_can_be_made_to_another(place, run):
+    run_cycle(run)
+    move(run.topology, run.store, place.path("first"), run.clock, is_stopped=True)  # is cut short here
+    with pytest.raises(StoreError, match=r"being moved to .*first.*Or move it to another place\."):
+        Lease(run.store, "another", run.clock).hold()
+    Path(place.path("first")).rename(place.path("gone"))
+    there, finish = move(run.topology, run.store, place.path("second"), run.clock, is_stopped=True)
+    finish()
+    assert audit_report(run.topology, there).passed
+    with pytest.raises(StoreError, match=r"was moved\. Set PIPELINE_STORE=.*second"):
+        move(run.topology, run.store, place.path("third"), run.clock, is_stopped=True)
+
+
+def test_a_move_that_somebody_works_on_is_not_begun_elsewhere(place, run):
+    run_cycle(run)
+    there, _ = move(run.topology, run.store, place.path("first"), run.clock, is_stopped=True)
+    Lease(there, "whoever", run.clock).release()  # as the move does before its last step
+    with pytest.raises(StoreError, match=r"being moved to .*first"):
+        move(run.topology, run.store, place.path("second"), run.clock, is_stopped=True)

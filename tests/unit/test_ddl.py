@@ -33,9 +33,14 @@ def test_a_schema_of_known_types_passes(ddl):
         ("item", r'gives item no type .* Write one behind the name, as in "item string"\.$'),
         ("id bigint, item", "gives item no type"),
         ("bigint, id bigint", "gives bigint no type"),
+        ("id bigint; name string", r"has a semicolon .*\. Put commas between its columns\.$"),
+        ("tags array<struct<a: int>", r"leaves < open .*\. Close it\.$"),
+        ("price decimal(10, 2", r"leaves \( open"),
+        ("price decimal(40,2)", r"has a decimal of 40 digits .*\. Spark has 38 at most\.$"),
+        ("who struct<sum: NUMERIC ( 39 )>", "has a decimal of 39 digits"),
     ],
 )
-def test_a_column_without_a_type_is_told(ddl, told):
+def test_what_no_schema_has_is_told(ddl, told):
     with pytest.raises(SettingsError, match=f"^schema of x {told}"):
         check_types("schema of x", ddl)
 

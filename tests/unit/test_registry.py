@@ -113,3 +113,35 @@ def test_where_no_topology_is_registered_the_list_says_how_to_register_one(setti
         "pyproject.toml, or give a command one in place of a name.\n",
     )
     assert CliRunner().invoke(main, ["list", "--json"]).output == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("to", "told"),
+    [
+        ("{home}/store/sales/ledger", "which lies in the store"),
+        ("{home}/store/sales/streams/lines", "which lies in the store"),
+        ("{home}/store", "which lies in the store"),
+        ("{home}/store/other", "which lies in the store"),
+        ("file:{home}/store/x", "which lies in the store"),
+        ("{link}/x", "which lies in the store"),
+        ("{home}", "in which .* or PIPELINE_HOME lies"),
+        ("/", "in which .* or PIPELINE_HOME lies"),
+    ],
+)
+def test_nothing_is_published_into_a_store_or_around_one(settings, tmp_path, to, told):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    path = to.format(home=tmp_path, link=tmp_path / "link")
+    (tmp_path / "first_sales.py").write_text(
+        f"{MODULE.format(name='sales')}topology.publish('lines', to={path!r})\n"
+    )
+    with pytest.raises(
+        TopologyError, match=rf"^lines is published to .*, {told}.* Publish to a folder beside"
+    ):
+        load_topology("sales", settings)
+
+
+def test_a_table_beside_the_store_is_published_to(settings, tmp_path):
+    text = f"{MODULE.format(name='sales')}topology.publish('lines', to={str(tmp_path / 'stores')!r})\n"
+    (tmp_path / "first_sales.py").write_text(text)
+    assert load_topology("sales", settings).publications["lines"].to == str(tmp_path / "stores")

@@ -256,3 +256,36 @@ def test_what_would_do_nothing_is_refused_where_it_is_written():
 def test_a_duration_that_is_none_is_told_with_whose_it_is():
     with pytest.raises(SettingsError, match=r"^expects of topology tried: 'often' is not a duration"):
         Topology("tried", expects="often")
+
+
+class Echo(RichBolt):
+    def execute(self, tup, collector):
+        collector.ack(tup)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda topology, stream: topology.bolt(stream, name="b")(lambda rows: rows),
+        lambda topology, stream: topology.basic_bolt(stream, schema="id bigint", name="b")(lambda row: []),
+        lambda topology, stream: topology.publish(stream, to="out"),
+        lambda topology, stream: topology.rich_bolt(stream, schema="id bigint")(Echo),
+        lambda topology, stream: topology.rich_bolt(stream.global_grouping(), schema="id bigint")(Echo),
+    ],
+    ids=["bolt", "basic bolt", "publish", "rich bolt", "grouping"],
+)
+@pytest.mark.parametrize("name", ["lines", "others"])
+def test_a_component_of_another_topology_is_no_stream_of_this_one(use, name):
+    topology, other = Topology("here"), Topology("there")
+    topology.spout("lines", FileSpout("in"))
+    with pytest.raises(TopologyError, match=f"^{name} is of another topology than here"):
+        use(topology, other.spout(name, FileSpout("elsewhere")))
+
+
+def test_a_key_that_is_named_twice_is_told():
+    topology = Topology("shop")
+    lines = topology.spout("lines", FileSpout("in"))
+    with pytest.raises(
+        TopologyError, match=r"^publish of lines has value twice in `by` .*\. Name it once\.$"
+    ):
+        topology.publish(lines, to="out", by=["value", "Value"], aggregates={"n": Count()})
