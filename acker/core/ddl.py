@@ -17,7 +17,7 @@ TYPES = (
     *("variant", "void", "time", "geometry", "geography"),
 )
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|\w+|.)", re.DOTALL)
-_DECIMAL = re.compile(r"\b(?:decimal|dec|numeric)\s*\(\s*([0-9]+)", re.IGNORECASE)
+_DECIMALS = ("decimal", "dec", "numeric")
 _DIGITS = 38  # of a decimal
 _MARKS = {"(": 1, "<": 1, ")": -1, ">": -1}
 
@@ -43,8 +43,9 @@ def check_types(which: str, ddl: str) -> None:
                 f"{which} gives {part[0]} no type{place()}. Write one behind the name, as in "
                 f'"{part[0]} string".'
             )
-    for precision in _DECIMAL.findall(ddl):
-        if int(precision) > _DIGITS:
+    for kind, bracket, precision in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        is_decimal = kind.lower() in _DECIMALS and bracket == "(" and precision.isdecimal()
+        if is_decimal and int(precision) > _DIGITS:
             raise SettingsError(
                 f"{which} has a decimal of {precision} digits{place()}. Spark has {_DIGITS} at most."
             )

@@ -20,6 +20,7 @@ from acker.core.errors import SettingsError
         "struct<a: int, _b: int>",
         "a string collate UTF8_BINARY, b interval day to second",
         'a int COMMENT "it\'s, strng"',
+        "a int COMMENT 'numeric(99); array<int', b decimal(38, 2)",
     ],
 )
 def test_a_schema_of_known_types_passes(ddl):
