@@ -62,7 +62,7 @@ def test_a_folder_that_is_empty_is_filled(folder):
 
 
 @pytest.mark.parametrize(
-    "name", ["Bakery", "1st", "my-bakery", "of/bread", "..", "class", "", "bäckerei", "a\n"]
+    "name", ["Bakery", "1st", "my-bakery", "of/bread", "..", "class", "bäckerei", "a\n"]
 )
 def test_a_name_that_can_name_no_project_is_refused(folder, name):
     result = init(name)
