@@ -61,9 +61,7 @@ def test_a_folder_that_is_empty_is_filled(folder):
     assert sorted(found_in(folder / "bakery")) == FILES
 
 
-@pytest.mark.parametrize(
-    "name", ["Bakery", "1st", "my-bakery", "of/bread", "..", "class", "bäckerei", "a\n"]
-)
+@pytest.mark.parametrize("name", ["Bakery", "1st", "my-bakery", "of/bread", "..", "class", "bäckerei", "a\n"])
 def test_a_name_that_can_name_no_project_is_refused(folder, name):
     result = init(name)
     assert (result.exit_code, list(folder.iterdir())) == (2, [])
