@@ -1,13 +1,13 @@
 """The store of a topology: its own Delta tables and its streams, opened and made without Spark."""
 
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from deltalake import CommitProperties, DeltaTable, Schema
 
@@ -39,11 +39,13 @@ class _Handles:
 
     A handle that moves on to the newest version reads what is new of the table's log. One that is opened
     reads all since the checkpoint, which are two requests for each commit where that is on an object store.
+    It moves on only within the log that it was opened with. On a disk the file of a commit tells; on an
+    object store nobody looks, so processes must end before a table is put back there.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._opened: defaultdict[str, list[DeltaTable]] = defaultdict(list)
+        self._opened: defaultdict[str, list[_Opened]] = defaultdict(list)
 
     def __reduce__(self) -> tuple[type["_Handles"], tuple[()]]:
         return _Handles, ()  # another process has its own
@@ -53,10 +55,10 @@ class _Handles:
         found = _moved_on(self._take_unused(path)) or open_table(path)
         if found is not None:
             with self._lock:
-                self._opened[path].append(found)
+                self._opened[path].append((found, _commit(found, found.version())))
         return found
 
-    def _take_unused(self, path: str) -> DeltaTable | None:
+    def _take_unused(self, path: str) -> "_Opened | None":
         with self._lock:
             opened = self._opened[path]
             places = (place for place in range(len(opened)) if _references(opened, place) == _ONE_REFERENCE)
@@ -64,10 +66,22 @@ class _Handles:
             return None if place is None else opened.pop(place)
 
 
-def _moved_on(table: DeltaTable | None) -> DeltaTable | None:
+class _Commit(NamedTuple):
+    """The file of a commit in a log on a disk: another one where the table was made anew or put back."""
+
+    version: int
+    inode: int  # which a later file may get again
+    changed: int  # in ns since 1970; no copy keeps it, as it may keep the time of the last write
+
+
+_Opened = tuple[DeltaTable, _Commit | None]
+
+
+def _moved_on(opened: _Opened | None) -> DeltaTable | None:
     """A table at its newest version; None where it can only be opened anew, or that tells what is wrong."""
-    if table is None or not _is_there(table):
+    if opened is None or not _is_the_same(*opened):
         return None
+    table, _ = opened
     try:
         table.update_incremental()
     except Exception:
@@ -75,18 +89,32 @@ def _moved_on(table: DeltaTable | None) -> DeltaTable | None:
     return table
 
 
-def _is_there(table: DeltaTable) -> bool:
-    """Whether a table on a disk has its log still; `deltalake` would not miss it."""
-    path = path_of(table)
-    return is_far(path) or Path(path, "_delta_log", f"{table.version():020}.json").exists()
+def _is_the_same(table: DeltaTable, then: _Commit | None) -> bool:
+    """Whether the log on a disk is the one that a table was opened with; `deltalake` would not miss it."""
+    if is_far(path_of(table)):
+        return True
+    return (
+        then is not None
+        and _commit(table, then.version) == then
+        and _commit(table, table.version()) is not None
+    )
 
 
-def _references(objects: Sequence[object], place: int) -> int:
-    """How many references there are to an object of a list, as Python counts them here."""
-    return sys.getrefcount(objects[place])
+def _commit(table: DeltaTable, version: int) -> _Commit | None:
+    """The file of one of a table's commits as it is now; None where there is none on a disk."""
+    try:
+        found = os.stat(f"{path_of(table)}/_delta_log/{version:020}.json")
+    except OSError:
+        return None
+    return _Commit(version, found.st_ino, found.st_ctime_ns)
 
 
-_ONE_REFERENCE = _references([object()], 0)  # that of the list
+def _references(opened: Sequence[tuple[object, ...]], place: int) -> int:
+    """How many references there are to the first object of a tuple in a list, as Python counts them here."""
+    return sys.getrefcount(opened[place][0])
+
+
+_ONE_REFERENCE = _references([(object(),)], 0)  # that of the tuple
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,13 @@ MUTANTS = (
         (f"{HANDLES}test_a_snapshot_stays_as_it_is_although_others_are_taken_and_go",),
     ),
     Mutant(
+        "a handle moves on in the log of a table that was put back",
+        "acker/core/store.py",
+        "        and _commit(table, then.version) == then\n",
+        "",
+        (f"{HANDLES}test_a_table_that_was_put_back_and_went_on_is_opened_anew",),
+    ),
+    Mutant(
         "what is known of a version is taken for that of a later one",
         "acker/core/delta.py",
         "        if version != self.version():\n            numbers = {}\n",

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from acker.core.delta import append_rows, last_number
 from acker.core.schemas import BATCHES, SCHEMAS
@@ -60,6 +61,29 @@ def test_a_table_that_was_put_back_is_opened_anew(store, tmp_path):
     shutil.rmtree(store.path(BATCHES))
     shutil.copytree(copy, store.path(BATCHES))
     assert Snapshot(store).planned("numbers") == 1
+
+
+def test_a_table_that_was_put_back_and_went_on_is_opened_anew(store, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(store.path(BATCHES), copy)
+    append(store, 1)
+    shutil.rmtree(store.path(BATCHES))
+    shutil.copytree(copy, store.path(BATCHES))
+    append(Store(store.uri, store.topology), 7)  # as another process does it: the same version again
+    table = store.require(BATCHES)
+    assert (table.version(), last_number(table, "numbers")) == (1, 7)
+
+
+def test_a_table_that_was_made_anew_is_opened_anew(store):
+    append(store, 1)
+    before = store.require(BATCHES).metadata().id
+    shutil.rmtree(store.path(BATCHES))
+    Store(store.uri, store.topology).create()
+    for number in (7, 8):
+        append(Store(store.uri, store.topology), number)
+    table, fresh = store.require(BATCHES), DeltaTable(store.path(BATCHES))
+    assert (table.metadata().id, table.version()) == (fresh.metadata().id, fresh.version())
+    assert table.metadata().id != before
 
 
 def test_a_table_that_was_removed_is_not_there(store):
