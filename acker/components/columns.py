@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from pyspark.sql.types import StructField, StructType
 
 from acker.core.errors import BoltError
+from acker.core.names import not_storable
 
 
 def check_columns(kind: str, component: str, columns: Iterable[str]) -> None:
-    """Refuse columns that the store keeps for itself, or that occur twice.
+    """Refuse columns that the store keeps for itself, that no table can keep, or that occur twice.
 
     Args:
         kind: "Spout" or "Bolt".
@@ -24,6 +25,12 @@ def check_columns(kind: str, component: str, columns: Iterable[str]) -> None:
             "`anchor` and names that begin with an underscore are reserved; rename it.",
             component=component,
         )
+    for column in columns:
+        if strange := not_storable(column):
+            raise BoltError(
+                f"{kind} {component} emits {column!r}, whose name has {strange}; rename it.",
+                component=component,
+            )
     twice = {column for column in columns if [c.lower() for c in columns].count(column.lower()) > 1}
     if twice:
         raise BoltError(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from acker.core.authors import place
 from acker.core.errors import SettingsError
-from acker.core.names import did_you_mean
+from acker.core.names import did_you_mean, not_storable
 
 TYPES = (
     *("string", "bigint", "int", "integer", "long", "double", "boolean", "date", "timestamp", "decimal"),
@@ -31,6 +31,8 @@ def check_types(which: str, ddl: str) -> None:
     Raises:
         SettingsError: naming the column, and the type.
     """
+    if strange := not_storable(ddl):
+        raise SettingsError(f"{which} has in it {strange}{place()}. Leave it out.")
     tokens = _TOKEN.findall(ddl)
     parts = [*_parted(tokens)]
     if open_ := _left_open(tokens):

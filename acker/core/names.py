@@ -10,6 +10,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {found[0]}?" if found else ""
 
 
+def not_storable(name: str) -> str | None:
+    """What a name has in it that no table can keep, as errors call that; None where there is nothing."""
+    if "\0" in name:
+        return "the character NUL"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "half of a surrogate pair, which is no character"
+    return None
+
+
 _TYPED: dict[str, str] = {}  # name of a topology -> that, or the import string, by which it was found last
 
 

@@ -55,7 +55,7 @@ class _Handles:
         found = _moved_on(self._take_unused(path)) or open_table(path)
         if found is not None:
             with self._lock:
-                self._opened[path].append((found, _commit(found, found.version())))
+                self._opened[path].append((found, _file_of_commit(found, found.version())))
         return found
 
     def _take_unused(self, path: str) -> "_Opened | None":
@@ -95,12 +95,12 @@ def _is_the_same(table: DeltaTable, then: _Commit | None) -> bool:
         return True
     return (
         then is not None
-        and _commit(table, then.version) == then
-        and _commit(table, table.version()) is not None
+        and _file_of_commit(table, then.version) == then
+        and _file_of_commit(table, table.version()) is not None
     )
 
 
-def _commit(table: DeltaTable, version: int) -> _Commit | None:
+def _file_of_commit(table: DeltaTable, version: int) -> _Commit | None:
     """The file of one of a table's commits as it is now; None where there is none on a disk."""
     try:
         found = os.stat(f"{path_of(table)}/_delta_log/{version:020}.json")

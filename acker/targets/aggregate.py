@@ -123,6 +123,7 @@ class DeltaAggregate(DeltaTarget):
     def _take_in(self, spark: SparkSession, changes: Changes) -> None:
         summed = self._summed(changes)
         if self.topic is not None:
+            self._check_taken(spark, changes)
             columns = [*self.by, *self.aggregates]
             rows = self.topic.records(changes.publisher.stream, self._after(spark, summed), columns)
             value = F.when(F.col(COUNT) > 0, F.col("value"))
@@ -148,6 +149,22 @@ class DeltaAggregate(DeltaTarget):
             f"VALUES ({', '.join(f'changes.{name}' for name in names)})"
         )
         self.merge(spark, table, summed, changes, sql)
+
+    def _check_taken(self, spark: SparkSession, changes: Changes) -> None:
+        """Let Spark raise what the table's rules tell of a row, before the topic has it.
+
+        Raises:
+            PySparkException: a value that the table does not take, in the rule's words.
+            BoltError: the table takes no row.
+        """
+        table = open_table(self.path)
+        if table is None:
+            return
+        rows, nothing = self.computed(spark, changes), F.lit(None).cast("string")
+        rules = Rules(changes.publisher.stream, self.path, table, rows.columns)
+        told = rules.refused(rows.withColumns({"_kind": nothing, "_error": nothing}))
+        raised = F.when(F.col("_error").isNotNull(), F.raise_error(F.col("_error")))
+        told.withColumn("_error", raised).write.format("noop").mode("overwrite").save()
 
     def at(self, path: str) -> Self:
         """See `DeltaTarget`."""

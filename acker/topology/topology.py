@@ -25,7 +25,7 @@ from acker.core.arguments import checked, checked_decorator
 from acker.core.authors import place
 from acker.core.ddl import check_names, check_types
 from acker.core.errors import SettingsError, TopologyError
-from acker.core.names import did_you_mean
+from acker.core.names import did_you_mean, not_storable
 from acker.core.paths import absolute, is_within
 from acker.core.reasons import Redaction
 from acker.core.retry import ExponentialBackoff, RetryPolicy
@@ -599,6 +599,11 @@ def _check_aggregates(stream: str, keys: Iterable[str], aggregates: Iterable[str
         if keys.count(key) > 1:
             raise TopologyError(f"publish of {stream} has {key} twice in `by`{place()}. Name it once.")
     for column in aggregates:
+        if strange := not_storable(column):
+            raise TopologyError(
+                f"aggregates of publish {stream} have {column!r}{place()}, whose name has {strange}. "
+                "Rename it."
+            )
         if column.startswith("_"):
             raise TopologyError(
                 f"aggregates of publish {stream} have {column}{place()}: names that begin with an underscore "

@@ -617,6 +617,11 @@ def days_of(stack: Stack, **asked: Any) -> list[str]:
     return [each["partition_key"] for each in stack.api("POST", "backfills/dry_run", asked)["backfills"]]
 
 
+def unfinished_backfills(stack: Stack, dag_id: str) -> list[int]:
+    found = stack.api("GET", f"backfills?dag_id={dag_id}")["backfills"]
+    return [each["id"] for each in found if each["completed_at"] is None]
+
+
 def runs_of(daily: Airflow, day: str) -> list[str]:
     found = daily.stack.api("GET", "dags/daily.reprocess/dagRuns?order_by=id")["dag_runs"]
     return [each["dag_run_id"] for each in found if each["partition_key"] == day]
@@ -654,6 +659,8 @@ def test_a_backfill_of_airflows_replaces_what_its_days_have_published_and_nothin
     again = asked | {"from_date": asked["to_date"]}
     assert days_of(bob, **again) == []
     again |= {"reprocess_behavior": "completed"}
+    # The scheduler ends a backfill some time after the last of its runs, and until then refuses another one.
+    wait_for(lambda: not unfinished_backfills(daily.stack, "daily.reprocess"))
     assert days_of(bob, **again) == ["2026-01-31"]
     bob.api("POST", "backfills", again)
     wait_for(lambda: len(runs_of(daily, "2026-01-31")) == 2)

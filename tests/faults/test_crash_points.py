@@ -63,6 +63,7 @@ EXEMPT = {
     "acker/spouts/reading.py:_rows_read:save": "writes to nowhere",
     "acker/targets/delta.py:DeltaTarget.check_writable:sql": "asks for what a table has",
     "acker/targets/refusing.py:Search._hidden:save": "writes to nowhere",
+    "acker/targets/aggregate.py:DeltaAggregate._check_taken:save": "writes to nowhere",
     "acker/targets/aggregate.py:DeltaAggregate._take_in:merge": "makes SQL",
     "acker/targets/aggregate.py:DeltaAggregate._after:merge": "makes SQL",
     "acker/runtime/server.py": "the server's own files; see tests/acceptance/test_server.py",

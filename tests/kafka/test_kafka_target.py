@@ -1,5 +1,6 @@
 """Publishing to topics: each fold once for readers of what is committed, and what a topic does not take."""
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -8,6 +9,7 @@ from functools import partial
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from acker import Count, DeltaSpout, KafkaSpout, KafkaTarget, Topology
@@ -150,6 +152,29 @@ def test_a_compacted_topic_holds_what_the_table_of_a_running_aggregate_holds(pla
     }
     assert place.rows("counts") == [("w", 1), ("x", 3), ("y", 1), ("z", 1)]
     assert audit_report(run.topology, run.store).passed
+
+
+def test_what_a_table_refuses_after_the_ack_is_not_sent_to_its_topic_either(place, broker, topic):
+    one = topic(cleanup_policy="compact")
+    words = Words(place.folder, KafkaTarget(broker.servers, one.name, key="word"), counted=True)
+    words.feed("a", ("x", 1), ("y", 2))
+    run = place.run(words.topology())
+    run_cycle(run)
+    words.feed("b", ("x", 3), ("y", 4), ("z", 5))
+    for component in (*run.topology.spouts, *run.topology.bolts):
+        (run_spout if component.is_spout else run_bolt)(run, component)
+    fold(run)
+    DeltaTable(place.path("counts")).alter.add_constraint({"few": "word <> 'x' OR n < 2"})
+    drain(run)
+    counted = {"x": 1, "y": 2, "z": 1}
+    assert dict(place.rows("counts")) == counted
+    assert {
+        word: json.loads(row)["n"] for word, row in newest(received(broker.servers, one.name)).items()
+    } == counted
+    assert [key for key, _, _ in received(broker.servers, one.name)].count("x") == 1  # not even for a while
+    found = audit_report(run.topology, run.store)
+    assert (found.verdict, found.acked, found.dead_letter) == ("pass", 4, 1)
+    assert "CHECK constraint few" in found.dead_letters[0].why
 
 
 @pytest.mark.thorough

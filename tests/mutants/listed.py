@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "a handle moves on in the log of a table that was put back",
         "acker/core/store.py",
-        "        and _commit(table, then.version) == then\n",
+        "        and _file_of_commit(table, then.version) == then\n",
         "",
         (f"{HANDLES}test_a_table_that_was_put_back_and_went_on_is_opened_anew",),
     ),
@@ -1034,6 +1034,13 @@ MUTANTS = (
         "replaced = _of_roots(run, journal, name, caused(journal, name, emissions), old)",
         "replaced = None",
         (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
+    ),
+    Mutant(
+        "a topic is told what its table refuses",
+        "acker/targets/aggregate.py",
+        "            self._check_taken(spark, changes)\n",
+        "",
+        (f"{KAFKA_TARGET}test_what_a_table_refuses_after_the_ack_is_not_sent_to_its_topic_either",),
     ),
     Mutant(
         "a fold that a topic has is sent again",

@@ -225,6 +225,15 @@ def test_a_bolt_that_breaks_its_contract_is_refused_by_name(spark, work, functio
         DataFrameBolt("broken", ("numbers",), function=function).made_of(work, inputs)
 
 
+def test_a_column_whose_name_no_table_can_keep_is_refused(spark, work):
+    inputs = {"numbers": spark.createDataFrame([(1, 1)], "_root_id bigint, id bigint")}
+    bolt = DataFrameBolt(
+        "broken", ("numbers",), function=lambda n: n.select("anchor", F.col("id").alias("a\0b"))
+    )
+    with pytest.raises(BoltError, match=r"emits 'a\\x00b', whose name has the character NUL; rename it"):
+        bolt.made_of(work, inputs)
+
+
 @pytest.mark.parametrize("schema", ["_root_id bigint", "anchor string"])
 def test_a_basic_bolt_with_a_reserved_column_is_refused(spark, work, schema):
     inputs = {"numbers": spark.createDataFrame([(1, 1)], "_root_id bigint, id bigint")}

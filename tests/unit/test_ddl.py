@@ -39,6 +39,8 @@ def test_a_schema_of_known_types_passes(ddl):
         ("price decimal(10, 2", r"leaves \( open"),
         ("price decimal(40,2)", r"has a decimal of 40 digits .*\. Spark has 38 at most\.$"),
         ("who struct<sum: NUMERIC ( 39 )>", "has a decimal of 39 digits"),
+        ("id bigint, `na\0me` string", r"has in it the character NUL .*\. Leave it out\.$"),
+        ("`caf\udce9` string", r"has in it half of a surrogate pair, which is no character .*"),
     ],
 )
 def test_what_no_schema_has_is_told(ddl, told):

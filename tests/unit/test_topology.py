@@ -251,6 +251,8 @@ def test_what_would_do_nothing_is_refused_where_it_is_written():
         topology.bolt(orders)(lambda tuples: tuples)
     with pytest.raises(TopologyError, match=r"^aggregates of publish orders have _n .*reserved"):
         topology.publish(orders, "sums", by="id", aggregates={"_n": Count()})
+    with pytest.raises(TopologyError, match=r"^aggregates of publish orders have 'a.x00b' .*character NUL"):
+        topology.publish(orders, "sums", by="id", aggregates={"a\0b": Count()})
 
 
 def test_a_duration_that_is_none_is_told_with_whose_it_is():
