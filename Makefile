@@ -2,7 +2,7 @@
 .PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements jar-sums pip-audit sbom clean
 
 python := .venv/bin/python
-typed := acker pipeline dags bench scripts
+typed := acker embedded pipeline dags bench scripts
 # For Python 3.11 and newer, and for all systems.
 compile = .venv/bin/uv pip compile --quiet --no-annotate --custom-compile-command "make requirements" \
 	--universal --python-version 3.11 --generate-hashes $(ARGS)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from acker.core.errors import AckerError, BoltError, SourceError, StoreError, TopologyError
     from acker.core.retry import ExponentialBackoff
     from acker.spouts import DeltaSpout, FileSpout, Spout
-    from acker.spouts.kafka import KafkaSpout
-    from acker.spouts.schemes import Avro, Bytes, Json, KeyValue, Scheme, Text
+    from acker.spouts.kafka.schemes import Avro, Bytes, Json, KeyValue, Scheme, Text
+    from acker.spouts.kafka.spout import KafkaSpout
     from acker.targets.aggregate import DeltaAggregate
     from acker.targets.aggregates import Count, Max, Min, Sum
     from acker.targets.append import DeltaAppend
@@ -30,8 +30,8 @@ _ROOMS = {
     "acker.core.errors": ("AckerError", "BoltError", "SourceError", "StoreError", "TopologyError"),
     "acker.core.retry": ("ExponentialBackoff",),
     "acker.spouts": ("DeltaSpout", "FileSpout", "Spout"),
-    "acker.spouts.kafka": ("KafkaSpout",),
-    "acker.spouts.schemes": ("Avro", "Bytes", "Json", "KeyValue", "Scheme", "Text"),
+    "acker.spouts.kafka.spout": ("KafkaSpout",),
+    "acker.spouts.kafka.schemes": ("Avro", "Bytes", "Json", "KeyValue", "Scheme", "Text"),
     "acker.targets.aggregate": ("DeltaAggregate",),
     "acker.targets.aggregates": ("Count", "Max", "Min", "Sum"),
     "acker.targets.append": ("DeltaAppend",),

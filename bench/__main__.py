@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from acker.runtime.sessions import owned_session
+from acker.runtime.server.sessions import owned_session
 from acker.runtime.settings import Settings, positive_number
 from bench.again import SOURCES, measure_again
 from bench.bad import measure_bad

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acker.batches.run import Run
 from acker.core.events import State
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.operations.cycle import run_spout
 from acker.operations.fold import fold
 from acker.operations.replay import replay_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.spark.delta import read
 from acker.spouts import DeltaSpout, FileSpout
 from acker.spouts.base import Spout

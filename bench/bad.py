@@ -10,9 +10,9 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from acker.batches.run import Run
-from acker.core.delta import query
-from acker.core.schemas import EVENTS
-from acker.core.store import Store
+from acker.core.store.schemas import EVENTS
+from acker.core.store.store import Store
+from acker.core.store.tables import query
 from acker.operations.cycle import run_bolt, run_spout
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology

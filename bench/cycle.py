@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.batches.run import Run
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.operations.cycle import run_cycle
 from acker.spark.delta import read
 from acker.spouts import DeltaSpout

@@ -8,14 +8,14 @@ import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.core.checksums import batch_row, checksum_of_batch
-from acker.core.delta import append_rows, files_of
-from acker.core.fold_job import FoldRequest, run_fold
-from acker.core.ledger import APP, fold_counts
-from acker.core.parquet import collect, columns_of, scan
-from acker.core.schemas import EVENTS, LEDGER, SCHEMAS
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
+from acker.core.fold.job import FoldRequest, run_fold
+from acker.core.snapshot.ledger import APP, fold_counts
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.checksums import batch_row, checksum_of_batch
+from acker.core.store.parquet import collect, columns_of, scan
+from acker.core.store.schemas import EVENTS, LEDGER, SCHEMAS
+from acker.core.store.store import Store
+from acker.core.store.tables import append_rows, files_of
 from acker.core.timeouts import Timeouts
 from acker.spark.delta import append
 from bench.pairs import Measure, measure

@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 
 from acker.batches.progress import Step
 from acker.batches.run import Run
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
-from acker.runtime.sessions import owned_session
+from acker.runtime.server.sessions import owned_session
 from acker.runtime.settings import Settings, positive_number
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology

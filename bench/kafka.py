@@ -17,14 +17,14 @@ from pyspark.sql import functions as F
 
 from acker.batches.run import Run
 from acker.components.spout import history
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.operations.cycle import run_spout
 from acker.operations.fold import fold
-from acker.runtime.broker import running_broker
 from acker.spark.delta import read
-from acker.spouts.kafka import KafkaSpout
+from acker.spouts.kafka.spout import KafkaSpout
 from acker.topology.topology import Topology
 from bench.pairs import Measure, measure
+from embedded.broker import running_broker
 
 TOPIC = "records"
 RECORDS = 1_000_000

@@ -16,22 +16,22 @@ import polars as pl
 from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-from acker.core.checksums import batch_row, checksum_of_batch
-from acker.core.delta import append_rows
 from acker.core.events import State
-from acker.core.fold_job import FoldRequest, run_fold
-from acker.core.ledger import fold_counts, newest_fold
-from acker.core.parquet import columns_of
-from acker.core.publishers import Meeting, meet
-from acker.core.schemas import EVENTS, LEDGER, SCHEMAS, stream
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
+from acker.core.fold.job import FoldRequest, run_fold
+from acker.core.snapshot.inputs import SourceRange
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import fold_counts, newest_fold
+from acker.core.snapshot.planned import Batch
+from acker.core.snapshot.publishers import Meeting, meet
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.checksums import batch_row, checksum_of_batch
+from acker.core.store.parquet import columns_of
+from acker.core.store.schemas import EVENTS, LEDGER, SCHEMAS, stream
+from acker.core.store.store import Store
+from acker.core.store.tables import append_rows
 from acker.core.timeouts import Timeouts
-from acker.journal.batch import Batch
-from acker.journal.inputs import SourceRange
-from acker.journal.journal import Journal
-from acker.operations.matching import select
-from acker.operations.selection import Selection
+from acker.operations.selection.matching import select
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.targets.append import DeltaAppend

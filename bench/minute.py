@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from acker.airflow import KINDS
 from acker.runtime.settings import Settings
-from acker.runtime.stack import ApiError, Stack, running_stack
 from bench.large import Figure
 from bench.processes import processor_seconds
+from embedded.stack import ApiError, Stack, running_stack
 from pipeline.wordcount import NAME
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,11 +20,11 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from acker.batches.run import Run
-from acker.core.store import Store
-from acker.operations.compact import compact
+from acker.core.store.store import Store
 from acker.operations.cycle import run_cycle
+from acker.operations.maintenance.compact import compact
 from acker.runtime.registry import load_topology
-from acker.runtime.sessions import owned_session
+from acker.runtime.server.sessions import owned_session
 from acker.runtime.settings import Settings, positive_number
 from bench.command import exit_with
 from tests.kit.object_store import running_object_store

@@ -29,7 +29,7 @@ def server_sizes(pid: int) -> dict[str, float]:
     """
     processes = _below(pid)
     pythons = [
-        memory for memory, command in processes.values() if "-m acker.runtime.python_daemon" in command
+        memory for memory, command in processes.values() if "-m acker.runtime.server.python_daemon" in command
     ]
     threads = [line[1:] for line in _jcmd(pid, "Thread.print").splitlines() if line.startswith('"')]
     sizes = {

@@ -25,13 +25,13 @@ from pyspark.sql import SparkSession
 from acker.airflow import tasks
 from acker.batches.progress import Step
 from acker.batches.run import Run
-from acker.core.delta import query
-from acker.core.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, REPLAYS, SCHEMAS, TRIMS, stream
-from acker.core.store import Store
+from acker.core.store.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, REPLAYS, SCHEMAS, TRIMS, stream
+from acker.core.store.store import Store
+from acker.core.store.tables import query
 from acker.reports.audit import audit_report
-from acker.runtime import server
 from acker.runtime.registry import load_topology
-from acker.runtime.sessions import connect, owned_session
+from acker.runtime.server import process as server
+from acker.runtime.server.sessions import connect, owned_session
 from acker.runtime.settings import Settings, positive_number
 from acker.topology.topology import Topology
 from bench.command import exit_with

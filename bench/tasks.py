@@ -14,20 +14,20 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
-from acker.core.delta import files_of
-from acker.core.fold_job import run_fold
-from acker.core.parquet import collect, columns_of, scan
-from acker.core.schemas import LEDGER
-from acker.core.store import Store
+from acker.core.fold.job import run_fold
+from acker.core.store.parquet import collect, columns_of, scan
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
+from acker.core.store.tables import files_of
 from acker.core.tasks import ROWS_AT_ONCE
-from acker.runtime import server
-from acker.runtime.cluster import Cluster, running_cluster
-from acker.runtime.sessions import session
+from acker.runtime.server import process as server
+from acker.runtime.server.sessions import session
 from acker.runtime.settings import Settings, positive_number
 from acker.spark.tasks import acker_tasks
 from bench.command import exit_with
 from bench.large import cost_of, emit, log_acks, request_of
 from bench.processes import most_megabytes
+from embedded.cluster import Cluster, running_cluster
 
 BATCH = 2_000_000
 WORKER_MEMORY = "2g"

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.batches.run import Run
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.operations.cycle import run_bolt, run_spout
 from acker.operations.fold import fold
 from acker.spark.delta import read

@@ -36,7 +36,7 @@ def source() -> Spout:
     """Where the lines are."""
     if not SERVERS:
         return FileSpout(str(SOURCES), format="text", glob="*.py")
-    from acker.spouts.kafka import KafkaSpout
+    from acker.spouts.kafka.spout import KafkaSpout
 
     return KafkaSpout(SERVERS, TOPIC, group=GROUP)
 

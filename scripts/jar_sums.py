@@ -8,7 +8,7 @@ import difflib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from acker.runtime.jars import retrieve, sums, sums_file
+from acker.runtime.server.jars import retrieve, sums, sums_file
 
 _ROOT = Path(__file__).resolve().parents[1]
 LISTS = [*sorted((_ROOT / "acker" / "runtime").glob("*.xml")), _ROOT / "bench" / "storm" / "ivy.xml"]

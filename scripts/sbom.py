@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from acker.runtime.jars import listed_sums, sums_file
+from acker.runtime.server.jars import listed_sums, sums_file
 
 _ROOT = Path(__file__).resolve().parents[1]
 _LISTS = [_ROOT / "acker" / "runtime" / "ivy.xml", _ROOT / "acker" / "runtime" / "s3.xml"]

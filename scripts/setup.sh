@@ -43,7 +43,7 @@ is_done() {  # is_done INPUT...: the stamp is this tree's and newer than every i
   return 0
 }
 
-inputs=("$requirements" requirements-build.txt pyproject.toml acker/runtime/ivy.{xml,sha256} scripts/setup.sh)
+inputs=("$requirements" requirements-build.txt pyproject.toml acker/runtime/server/ivy.{xml,sha256} scripts/setup.sh)
 if ! is_done "${inputs[@]}"; then
   python="${PYTHON:-python3}"
   "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2> /dev/null ||

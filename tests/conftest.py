@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acker.batches.run import Run
-from acker.runtime.sessions import owned_session
+from acker.runtime.server.sessions import owned_session
 from acker.runtime.settings import Settings
 from acker.testing.session import SHORT_LIVED
 from tests.kit.places import ODD, Place, make_empty_store, states

@@ -39,7 +39,7 @@ class Approval(ApprovalOperator):
         """Ask."""
         from acker.airflow.tasks import open_run
         from acker.operations.approvals import question_of
-        from acker.operations.requests import read_request
+        from acker.operations.selection.requests import read_request
 
         check_notifier()
         run = open_run(self.manifest.name)
@@ -58,7 +58,7 @@ class Approval(ApprovalOperator):
         """Write the answer into the store, if it is of one who may give it."""
         from acker.airflow.tasks import open_run
         from acker.operations.approvals import record_answer
-        from acker.operations.requests import read_request
+        from acker.operations.selection.requests import read_request
 
         run, dag_run = open_run(self.manifest.name), context["dag_run"]
         request = read_request(run.store, dag_run.run_id)

@@ -25,7 +25,7 @@ def _filled_in(manifest: Manifest) -> Any:
     """What gives a run's form, of which each field is known."""
 
     def fields(context: Any) -> Any:
-        from acker.operations.fields import check_known
+        from acker.operations.selection.fields import check_known
 
         check_known(context["params"], form(manifest))
         return context["params"]

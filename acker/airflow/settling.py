@@ -71,8 +71,8 @@ class Settling(BaseTrigger):
             return False
 
     def _look(self) -> bool:
-        from acker.core.schemas import LEDGER
-        from acker.core.store import Store
+        from acker.core.store.schemas import LEDGER
+        from acker.core.store.store import Store
         from acker.reports.replayed import replayed
 
         store = Store(Settings.from_env().store, self.topology)
@@ -105,7 +105,7 @@ class Settled(BaseOperator):
         return self._look(context)
 
     def _look(self, context: Any) -> dict[str, int]:
-        from acker.core.store import Store
+        from acker.core.store.store import Store
         from acker.reports.replayed import replayed
 
         settings, request_id = Settings.from_env(), context["dag_run"].run_id

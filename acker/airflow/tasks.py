@@ -22,29 +22,29 @@ from acker.batches.holds import check_not_held, newest_hold, reason_of
 from acker.batches.progress import Step, describe
 from acker.batches.run import Run, utc_now
 from acker.components.base import Component
-from acker.core.audit import Audit
 from acker.core.errors import AckerError, BatchHeld, SettingsError, StoreError
-from acker.core.lease import Lease
-from acker.core.ledger import fold_counts, live_counts
-from acker.core.schemas import BATCHES, EVENTS, LEDGER
-from acker.core.store import Store
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import fold_counts, live_counts
+from acker.core.snapshot.verdict import Audit
+from acker.core.store.lease import Lease
+from acker.core.store.schemas import BATCHES, EVENTS, LEDGER
+from acker.core.store.store import Store
 from acker.kafka.connections import look_up_with
-from acker.operations import compact as maintain
 from acker.operations import cycle, replay
 from acker.operations import fold as acking
 from acker.operations.approvals import Told, check_approved, record_asked, record_emitted, standing_of
 from acker.operations.cycle import room_for_new, run_spout
-from acker.operations.fields import Fields, text_in
-from acker.operations.forget import expire_reasons
-from acker.operations.matching import Listed
+from acker.operations.maintenance import compact as maintain
+from acker.operations.maintenance.forget import expire_reasons
+from acker.operations.maintenance.trim import trim_events, trim_streams
+from acker.operations.maintenance.upkeep import noted
 from acker.operations.publish import publish_stream
-from acker.operations.readable import Gone, gone_of
-from acker.operations.requests import read_request
-from acker.operations.selection import Selection
+from acker.operations.selection.fields import Fields, text_in
+from acker.operations.selection.matching import Listed
+from acker.operations.selection.readable import Gone, gone_of
+from acker.operations.selection.requests import read_request
+from acker.operations.selection.selection import Selection
 from acker.operations.standing import announce
-from acker.operations.trim import trim_events, trim_streams
-from acker.operations.upkeep import noted
 from acker.reports import health
 from acker.reports.audit import audit_report
 from acker.reports.failures import failed_in_batches
@@ -90,7 +90,7 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
 
     def connected() -> SparkSession:
         # Spark's client imports pandas and gRPC, which takes longer than a fold, and a fold needs neither.
-        from acker.runtime import sessions
+        from acker.runtime.server import sessions
 
         return sessions.connect(settings)
 

@@ -138,7 +138,7 @@ def spark_task(
     @task(task_id=task_id, **options)
     def run_step() -> dict[str, Any]:
         def connect() -> Any:
-            from acker.runtime.sessions import session
+            from acker.runtime.server.sessions import session
 
             return stack.enter_context(session(Settings.from_env(), _spark_url(connections)))
 

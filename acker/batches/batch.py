@@ -6,16 +6,16 @@ component consumed apart from what it emitted, and a transformation that gives o
 does no harm.
 """
 
+from acker.batches.log import LogRequest, run_log
 from acker.batches.run import Run
 from acker.batches.state import BatchState, Standing, standing
 from acker.batches.write import write
 from acker.components.base import Component
 from acker.core.errors import BoltError
-from acker.core.log import LogRequest, run_log
 from acker.core.names import called
-from acker.journal.batch import Batch
-from acker.journal.inputs import Spans
-from acker.journal.journal import Journal
+from acker.core.snapshot.inputs import Spans
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
 
 
 def finish(run: Run, batch: Batch, journal: Journal | None = None) -> None:

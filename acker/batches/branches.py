@@ -8,8 +8,8 @@ messages have passed all branches.
 
 from collections.abc import Mapping, Sequence
 
-from acker.core.schemas import component_of
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.store.schemas import component_of
 from acker.topology.topology import Topology
 
 Reach = dict[str, int]  # spout -> number of one of its batches

@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from acker.batches.run import Run
-from acker.core.delta import append_rows, last_number, query
+from acker.core.error_messages import said
 from acker.core.errors import AckerError, BatchHeld
 from acker.core.reasons import LONGEST_TOLD
 from acker.core.retry import ExponentialBackoff
-from acker.core.said import said
-from acker.core.schemas import HOLDS, SCHEMAS
-from acker.journal.batch import Batch
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.store.schemas import HOLDS, SCHEMAS
+from acker.core.store.tables import append_rows, last_number, query
 
 BACKOFF = ExponentialBackoff(initial_seconds=10, multiplier=2, cap_seconds=3600, limit=None)
 

@@ -9,11 +9,11 @@ from acker.batches.batch import log
 from acker.batches.plan import last_that_fits
 from acker.batches.run import Run
 from acker.batches.state import BatchState, standing
-from acker.core.schemas import component_of
-from acker.core.streams import held_back
-from acker.journal.batch import Batch
-from acker.journal.inputs import Span, Spans
-from acker.journal.journal import Journal
+from acker.core.snapshot.inputs import Span, Spans
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.snapshot.streams import held_back
+from acker.core.store.schemas import component_of
 
 
 def fail_orphaned(run: Run, journal: Journal) -> Journal:

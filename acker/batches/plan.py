@@ -8,12 +8,12 @@ import polars as pl
 from acker.batches.branches import meeting
 from acker.batches.run import Run
 from acker.components.base import Component
-from acker.core.delta import last_number
-from acker.core.schemas import BATCHES, LEDGER, component_of, stream
-from acker.core.streams import held_back, rows_by_batch
-from acker.journal.batch import Batch, BatchKind
-from acker.journal.inputs import PlanInput, Span, Spans
-from acker.journal.journal import Journal
+from acker.core.snapshot.inputs import PlanInput, Span, Spans
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch, BatchKind
+from acker.core.snapshot.streams import held_back, rows_by_batch
+from acker.core.store.schemas import BATCHES, LEDGER, component_of, stream
+from acker.core.store.tables import last_number
 
 
 def plan(run: Run, journal: Journal, component: str, kind: BatchKind, planned: PlanInput) -> Batch:

@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from acker.batches.progress import Step
-from acker.core.sightings import Sightings
-from acker.core.store import Store
+from acker.core.snapshot.journal import Journal
+from acker.core.store.sightings import Sightings
+from acker.core.store.store import Store
 from acker.core.tasks import CALLER, Tasks
-from acker.journal.journal import Journal
 from acker.topology.topology import Topology
 
 

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from acker.core.commits import rows_of_newest_write
-from acker.core.delta import RECOVERY_HINT
 from acker.core.errors import StoreError
-from acker.core.schemas import stream
-from acker.core.streams import rows_by_batch
-from acker.journal.batch import Batch
-from acker.journal.inputs import Spans
-from acker.journal.journal import Journal
+from acker.core.snapshot.inputs import Spans
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.snapshot.streams import rows_by_batch
+from acker.core.store.commits import rows_of_newest_write
+from acker.core.store.schemas import stream
+from acker.core.store.tables import RECOVERY_HINT
 from acker.topology.topology import Topology
 
 _LOOKED_AT = 10  # commits of a stream; after a write there are few, of a trimming or a vacuum

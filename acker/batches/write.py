@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame
 from acker.batches.run import Run
 from acker.components.base import Component, Work, columns_of
 from acker.core.errors import BoltError
-from acker.core.schemas import component_of
-from acker.journal.batch import Batch
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.store.schemas import component_of
 
 
 def write(run: Run, journal: Journal, component: Component, batch: Batch) -> None:

@@ -9,7 +9,7 @@ import click
 from acker.cli.context import Context, command
 
 if TYPE_CHECKING:
-    from acker.core.audit import Audit
+    from acker.core.snapshot.verdict import Audit
 
 FAILED = 1  # the exit code: the audit of the copy does not pass
 
@@ -24,7 +24,7 @@ def backup(context: Context, to: str) -> None:
     """
     from acker.batches.run import utc_now
     from acker.core.paths import absolute
-    from acker.operations.backup import as_json, back_up, store_in, topology_in
+    from acker.operations.maintenance.backup import as_json, back_up, store_in, topology_in
     from acker.reports.audit import audit_report
 
     folder, topology = absolute(to), context.topology
@@ -49,7 +49,7 @@ def backup(context: Context, to: str) -> None:
 def _note(context: Context, judged: "Audit") -> None:
     """Let the monitor know of a backup."""
     from acker.core.errors import AckerError
-    from acker.operations.upkeep import note
+    from acker.operations.maintenance.upkeep import note
 
     try:
         note(context.store, "backup", None if judged.passed else "the audit of the copy does not pass")
@@ -67,8 +67,8 @@ def restore(context: Context, backup: str) -> None:
     """
     from acker.batches.run import utc_now
     from acker.core.paths import absolute
-    from acker.operations.backup import as_json
-    from acker.operations.restore import restore as copy_back
+    from acker.operations.maintenance.backup import as_json
+    from acker.operations.maintenance.restore import restore as copy_back
     from acker.reports.audit import audit_report
 
     folder = absolute(backup)
@@ -99,7 +99,7 @@ def move(context: Context, to: str, stopped: bool) -> None:
     """
     from acker.batches.run import utc_now
     from acker.core.paths import absolute
-    from acker.operations.restore import move as move_all
+    from acker.operations.maintenance.restore import move as move_all
     from acker.reports.audit import audit_report
 
     root = absolute(to)

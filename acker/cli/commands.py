@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 import click
 
+from acker.core.error_messages import said
 from acker.core.errors import AckerError
 from acker.core.names import did_you_mean
 from acker.core.quoting import printable
-from acker.core.said import said
 
 ERROR = 2
 INTERRUPTED = 130

@@ -24,15 +24,15 @@ _CONFLICT = "2D521"  # the SQLSTATE of all errors of Delta that say so
 
 if TYPE_CHECKING:
     from acker.batches.run import Run
-    from acker.core.lease import Lease
-    from acker.core.sightings import Sightings
+    from acker.core.store.lease import Lease
+    from acker.core.store.sightings import Sightings
 
 
 class Context:
     """What every command needs: the settings, the topology, its store, and how to print."""
 
     def __init__(self, topology: str, as_json: bool) -> None:
-        from acker.core.store import Store
+        from acker.core.store.store import Store
         from acker.runtime.registry import load_topology
 
         self.settings = Settings.from_env()
@@ -62,7 +62,7 @@ class Context:
         """
         from acker.batches.run import Run
         from acker.cli.progress import ProgressReport
-        from acker.core.schemas import LEDGER
+        from acker.core.store.schemas import LEDGER
         from acker.operations.standing import announce
         from acker.runtime.known_stores import remember
         from acker.runtime.printed import PrintedLines
@@ -73,7 +73,7 @@ class Context:
 
             @cache  # that of the run and of the acker's tasks are one
             def session() -> Any:
-                from acker.runtime.sessions import connect
+                from acker.runtime.server.sessions import connect
 
                 spark = connect(self.settings)
                 stack.callback(spark.stop)
@@ -104,7 +104,7 @@ class Context:
     def lease(self) -> "Lease":
         """The right of this deployment to work on the store."""
         from acker.batches.run import utc_now
-        from acker.core.lease import Lease
+        from acker.core.store.lease import Lease
         from acker.runtime.deployment import name_of
 
         return Lease(self.store, name_of(self.settings), utc_now, sightings=self.sightings)
@@ -117,7 +117,7 @@ class Context:
         return sightings_of(self.settings)
 
     def _tell_of_server(self) -> None:
-        from acker.runtime.server import is_left_running
+        from acker.runtime.server.process import is_left_running
 
         if not self.as_json and is_left_running(self.settings):
             click.echo(

@@ -23,9 +23,9 @@ def forget(context: Context, why: str, requested_by: str | None, dry_run: bool, 
     """
     from acker.cli import rendering as render
     from acker.core.errors import SettingsError
-    from acker.journal.journal import Journal
-    from acker.operations import forget as forgetting
-    from acker.operations.selection import Selection
+    from acker.core.snapshot.journal import Journal
+    from acker.operations.maintenance import forget as forgetting
+    from acker.operations.selection.selection import Selection
 
     if not any(fields.values()):
         raise SettingsError(

@@ -12,8 +12,8 @@ def migrate(context: Context, dry_run: bool) -> None:
 
     Stop the topology's DAGs and commands before. A migration that was interrupted is run again.
     """
-    from acker.core import formats
-    from acker.core.schemas import FORMAT
+    from acker.core.store import formats
+    from acker.core.store.schemas import FORMAT
 
     folder, topology = context.store.path("").rstrip("/"), context.topology.name
     found = [*formats.pending_migrations(folder, topology)]

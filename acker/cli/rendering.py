@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from acker.batches.holds import Hold
-    from acker.core.audit import Audit, Compared
     from acker.core.messages import MessageId
-    from acker.operations.forget import Forgotten
+    from acker.core.snapshot.verdict import Audit, Compared
+    from acker.operations.maintenance.forget import Forgotten
     from acker.operations.replay import DryRun
     from acker.reports.failures import Failures
     from acker.reports.published import PublishedRows

@@ -26,7 +26,7 @@ def replay(context: Context, why: str, requested_by: str | None, dry_run: bool, 
     """
     from acker.cli import rendering as render
     from acker.operations import replay as replays
-    from acker.operations.selection import Selection
+    from acker.operations.selection.selection import Selection
 
     selection = Selection.parse(fields, context.topology)
     if dry_run:

@@ -46,7 +46,7 @@ def status(context: Context) -> None:
 def trace(context: Context, message: str, show: bool) -> None:
     """Tell one message's story; MESSAGE is SPOUT:PARTITION:OFFSET."""
     from acker.cli import rendering as render
-    from acker.journal.journal import Journal
+    from acker.core.snapshot.journal import Journal
     from acker.reports.source_rows import source_rows
     from acker.reports.trace import parse_message, trace_report
 
@@ -73,8 +73,8 @@ def trace(context: Context, message: str, show: bool) -> None:
 def failures(context: Context, limit: int) -> None:
     """Show what fails: by component, reason and state, the commonest first, with the row of one message."""
     from acker.cli import rendering as render
-    from acker.core.schemas import LEDGER
-    from acker.journal.journal import Journal
+    from acker.core.snapshot.journal import Journal
+    from acker.core.store.schemas import LEDGER
     from acker.reports.failures import failures as failures_report
     from acker.reports.failures import held_batches
     from acker.reports.source_rows import source_rows

@@ -20,8 +20,8 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
     Exit code 3 says that new messages failed, and that no message was acked or is still in flight.
     """
     from acker.cli import rendering as render
-    from acker.core.ledger import newest_fold
-    from acker.journal.journal import Journal
+    from acker.core.snapshot.journal import Journal
+    from acker.core.snapshot.ledger import newest_fold
     from acker.operations import cycle
     from acker.reports.failures import commonest_failures, nothing_passed
     from acker.reports.held_back import all_held_back
@@ -61,7 +61,7 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
 def fold(context: Context) -> None:
     """Run the acker once."""
     from acker.cli import rendering as render
-    from acker.core.ledger import fold_counts
+    from acker.core.snapshot.ledger import fold_counts
     from acker.operations.fold import fold as fold_once
 
     with context.running() as running:

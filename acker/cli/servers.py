@@ -18,12 +18,12 @@ def server(action: str, port: int | None) -> None:
 
     `run` starts it, stays, and ends it when it is ended itself, as a supervisor wants it.
     """
-    from acker.runtime import server as servers
+    from acker.runtime.server import process as servers
 
     settings = Settings.from_env()
     os.umask(settings.umask)
     if action == "run":
-        from acker.runtime.sessions import serve
+        from acker.runtime.server.sessions import serve
 
         serve(settings, port, lambda url: click.echo(f"Spark Connect server at {url}."))
     elif action == "start":

@@ -4,9 +4,9 @@ import shutil
 
 import click
 
-from acker.runtime.executors import packages
-from acker.runtime.jars import jars
-from acker.runtime.java import check_java, java_command
+from acker.runtime.server.executors import packages
+from acker.runtime.server.jars import jars
+from acker.runtime.server.java import check_java, java_command
 from acker.runtime.settings import Settings
 
 
@@ -30,6 +30,6 @@ def setup(classes: bool) -> None:
     if settings.is_on_cluster:
         click.echo(f"Python packages for executors: {packages()}")
     if classes:
-        from acker.runtime.classes import keep_classes
+        from acker.runtime.server.classes import keep_classes
 
         click.echo(f"Java's classes: {keep_classes(settings)}")

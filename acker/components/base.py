@@ -19,9 +19,9 @@ from acker.core.authors import place
 from acker.core.errors import SettingsError
 from acker.core.quoting import sql_name
 from acker.core.reasons import Redaction
-from acker.core.schemas import component_of, stream
-from acker.journal.batch import Batch
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.store.schemas import component_of, stream
 from acker.spark.reasons import kept
 from acker.spark.streams import CAST, append, stamped, tuples, user_columns
 from acker.spark.tags import tagged

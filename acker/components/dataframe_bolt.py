@@ -13,8 +13,8 @@ from acker.components.columns import check_columns
 from acker.components.function_bolt import Frames, FunctionBolt
 from acker.components.mistakes import telling_where
 from acker.core.errors import BoltError
-from acker.core.ids import hash64
 from acker.core.quoting import sql_name
+from acker.core.store.ids import hash64
 
 DataFrameFunction = Callable[..., DataFrame]
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from acker.components.base import BadRows, Component, Work
 from acker.components.searched import failed, found_in, others
 from acker.core.events import Kind
-from acker.core.schemas import HELD, stream
+from acker.core.store.schemas import HELD, stream
 from acker.spark.streams import rows
 
 Frames = Mapping[str, DataFrame]  # input stream -> its tuples

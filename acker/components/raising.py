@@ -4,8 +4,8 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame
 
 from acker.components.anchors import FOREIGN_ANCHOR
+from acker.core.error_messages import said
 from acker.core.reasons import LONGEST_TOLD
-from acker.core.said import said
 
 # Classes of SQLSTATE of which a value is the cause: one that an expression cannot take, a key that is there
 # twice, an exception of a function, something too long or too large.

@@ -23,7 +23,7 @@ from acker.components.workers import RichRunner, Sent
 from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
-from acker.core.streams import Rows, held_back
+from acker.core.snapshot.streams import Rows, held_back
 from acker.spark.streams import tuples, user_columns
 from acker.spark.texts import as_json, as_text
 

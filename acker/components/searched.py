@@ -19,9 +19,9 @@ from acker.components.base import BadRows, Component, Work
 from acker.components.raising import ENDED, error_of, hides_cause, row_error
 from acker.core.errors import BoltError
 from acker.core.events import Kind
-from acker.core.schemas import component_of
-from acker.journal.batch import Batch
-from acker.journal.inputs import Replay, Spans
+from acker.core.snapshot.inputs import Replay, Spans
+from acker.core.snapshot.planned import Batch
+from acker.core.store.schemas import component_of
 
 
 def found_in(

@@ -15,23 +15,23 @@ from acker.components.base import BadRows, Component, Work
 from acker.components.columns import check_columns
 from acker.components.mistakes import telling_who
 from acker.components.searched import failed, found_in, others
-from acker.core.commits import commit_rows
 from acker.core.events import Kind, State
-from acker.core.ids import root_ids
-from acker.core.ledger import settled_rows
 from acker.core.messages import POSITION
-from acker.core.parquet import collect
 from acker.core.quoting import sql_name
-from acker.core.schemas import SPOUT_COLUMNS, stream
-from acker.core.trims import newest_trim
-from acker.journal.inputs import Replay, SourceRange
-from acker.journal.journal import Journal
-from acker.journal.replays import messages_of, positions_of
+from acker.core.snapshot.inputs import Replay, SourceRange
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import settled_rows
+from acker.core.snapshot.replays import messages_of, positions_of
+from acker.core.snapshot.trims import newest_trim
+from acker.core.store.commits import commit_rows
+from acker.core.store.ids import root_ids
+from acker.core.store.parquet import collect
+from acker.core.store.schemas import SPOUT_COLUMNS, stream
 from acker.spark.columns import root_id
 from acker.spark.streams import CountDiffers, user_columns
 from acker.spouts import History, NamesGone, ReadsFew, Spout
 from acker.spouts.base import REPORTED, CountsMessages, PassesOver, check_reserved
-from acker.spouts.few import MOST_MESSAGES
+from acker.spouts.files.local_reads import MOST_MESSAGES
 
 GONE = "the source no longer holds this message"
 LATE = "what it added to an aggregate was trimmed and cannot be taken back"

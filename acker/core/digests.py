@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from acker.core.ids import hash64
+from acker.core.store.ids import hash64
 
 Numbers = npt.NDArray[np.uint64]
 

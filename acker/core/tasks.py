@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from acker.core.ids import Task, tasks
+from acker.core.store.ids import Task, tasks
 
 ROWS_AT_ONCE = 8_000_000
 

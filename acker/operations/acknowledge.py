@@ -3,10 +3,10 @@
 import pyarrow as pa
 
 from acker.batches.run import Run
-from acker.core.delta import append_rows, last_number
 from acker.core.errors import SettingsError, StoreError
 from acker.core.names import called
-from acker.core.schemas import ACKNOWLEDGEMENTS, SCHEMAS
+from acker.core.store.schemas import ACKNOWLEDGEMENTS, SCHEMAS
+from acker.core.store.tables import append_rows, last_number
 
 APP = "acknowledged"  # whose newest number is the fold
 

@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from acker.batches.run import Run
-from acker.core.delta import append_rows, query
 from acker.core.errors import SettingsError
 from acker.core.quoting import sql_text
-from acker.core.schemas import REPLAY_REQUESTS, REPLAY_STEPS, SCHEMAS
-from acker.core.store import Store
-from acker.operations.matching import Matched
-from acker.operations.readable import Gone
-from acker.operations.requests import Request
+from acker.core.store.schemas import REPLAY_REQUESTS, REPLAY_STEPS, SCHEMAS
+from acker.core.store.store import Store
+from acker.core.store.tables import append_rows, query
+from acker.operations.selection.matching import Matched
+from acker.operations.selection.readable import Gone
+from acker.operations.selection.requests import Request
 
 TOGETHER = timedelta(hours=24)  # what one person asked for or emitted within it counts together
 

@@ -3,7 +3,7 @@
 import logging
 
 from acker.core.errors import SourceError
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
 from acker.operations.offsets import partition_offsets
 from acker.spouts import Committing
 from acker.topology.topology import Topology

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 import polars as pl
 
-from acker.core.delta import files_of
 from acker.core.events import State
-from acker.core.parquet import collect, columns_of, scan
-from acker.core.schemas import LEDGER, is_tuple
-from acker.core.streams import Rows
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.streams import Rows
+from acker.core.store.parquet import collect, columns_of, scan
+from acker.core.store.schemas import LEDGER, is_tuple
+from acker.core.store.tables import files_of
 
 MOST_PASSED_OVER = 32  # folds with nothing for a target, of which the last is taken in
 _BYTES_AT_ONCE = 256 << 20  # of files, of whose rows one column is read

@@ -13,15 +13,15 @@ from acker.batches.plan import plan, plan_bolt
 from acker.batches.run import Run
 from acker.components.base import Component
 from acker.components.spout import SpoutComponent, history
-from acker.core.delta import query
 from acker.core.errors import ServerError, StoreError
-from acker.core.ledger import fold_counts, unfolded
-from acker.core.refusals import unread_refusals
-from acker.core.schemas import EVENTS, LEDGER
-from acker.core.streams import held_back, rows_by_batch
-from acker.journal.batch import Batch
-from acker.journal.inputs import SourceRange
-from acker.journal.journal import Journal
+from acker.core.snapshot.inputs import SourceRange
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import fold_counts, unfolded
+from acker.core.snapshot.planned import Batch
+from acker.core.snapshot.refusals import unread_refusals
+from acker.core.snapshot.streams import held_back, rows_by_batch
+from acker.core.store.schemas import EVENTS, LEDGER
+from acker.core.store.tables import query
 from acker.operations.fold import fold
 from acker.operations.publish import publish
 from acker.operations.replay import plan_due

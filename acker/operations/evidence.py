@@ -1,11 +1,11 @@
 """What a store says that a target should hold."""
 
-from acker.core.kept import kept_rows
-from acker.core.ledger import read_fold
-from acker.core.refusals import recorded, refused_roots
-from acker.core.schemas import LEDGER, component_of, stream
-from acker.core.trims import counted_trim, newest_trim
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.kept import kept_rows
+from acker.core.snapshot.ledger import read_fold
+from acker.core.snapshot.refusals import recorded, refused_roots
+from acker.core.snapshot.trims import counted_trim, newest_trim
+from acker.core.store.schemas import LEDGER, component_of, stream
 from acker.operations.publish import former_streams
 from acker.targets.base import Evidence, Target
 from acker.targets.by_key import trimmed

@@ -3,14 +3,14 @@
 from acker.batches.orphans import fail_orphaned
 from acker.batches.run import Run
 from acker.core.errors import StoreError
-from acker.core.fold_job import FoldRequest, run_fold
-from acker.core.ledger import Fold, fold_counts, highest_attempt
-from acker.core.refusals import recorded
+from acker.core.fold.job import FoldRequest, run_fold
 from acker.core.retry import delay_after
-from acker.core.schemas import EVENTS, component_of
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import Fold, fold_counts, highest_attempt
+from acker.core.snapshot.refusals import recorded
+from acker.core.store.schemas import EVENTS, component_of
 from acker.operations.commit import commit_offsets
-from acker.operations.compact import compact_if_many
+from acker.operations.maintenance.compact import compact_if_many
 from acker.operations.notify import call_hooks
 from acker.targets.base import published_fold
 from acker.topology.topology import Topology

@@ -2,9 +2,9 @@
 
 import logging
 
-from acker.core.delta import query
 from acker.core.events import State
-from acker.core.ledger import Fold
+from acker.core.snapshot.ledger import Fold
+from acker.core.store.tables import query
 from acker.topology.hooks import Hook, Hooks, Message, Notice
 
 SAMPLE = 10  # messages in a notice, those with the lowest positions

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acker.components.spout import SpoutComponent
-from acker.core.delta import query
-from acker.core.ledger import unfolded
-from acker.core.schemas import EVENTS, LEDGER
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import unfolded
+from acker.core.store.schemas import EVENTS, LEDGER
+from acker.core.store.tables import query
 from acker.spouts import Committing
 from acker.topology.topology import Topology
 

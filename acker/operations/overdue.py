@@ -8,14 +8,14 @@ from datetime import datetime
 import polars as pl
 
 from acker.batches.holds import unpublished_since
-from acker.core.audit import Overdue
-from acker.core.delta import query
 from acker.core.events import State
-from acker.core.ledger import read_fold, settled_in
-from acker.core.parquet import collect
-from acker.core.refusals import leaving, recorded, refusals, refused_by
-from acker.core.schemas import LEDGER
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import read_fold, settled_in
+from acker.core.snapshot.refusals import leaving, recorded, refusals, refused_by
+from acker.core.snapshot.verdict import Overdue
+from acker.core.store.parquet import collect
+from acker.core.store.schemas import LEDGER
+from acker.core.store.tables import query
 from acker.operations.contents import acked_roots, roots_with_tuples
 from acker.operations.publish import Acked, caused, waiting_folds
 from acker.topology.topology import Publication, Topology

@@ -15,17 +15,17 @@ from pyspark.sql import functions as F
 from acker.batches.holds import noted_if_it_raises
 from acker.batches.run import Run
 from acker.components.base import columns_of
-from acker.core.delta import files_of, query
 from acker.core.errors import AckerError, SourceError
-from acker.core.identity import ids_of
-from acker.core.integrity import check_missing
-from acker.core.publishers import Meeting, has_published, known_of, meet
 from acker.core.quoting import sql_name
-from acker.core.refusals import last_refusal, leaving, read_by_fold, recorded, refusals, refused_by
-from acker.core.schemas import LEDGER, component_of, stream
-from acker.core.streams import Rows, untracked
-from acker.journal.downstream import downstream_batches
-from acker.journal.journal import Journal
+from acker.core.snapshot.downstream import downstream_batches
+from acker.core.snapshot.integrity import check_missing
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.publishers import Meeting, has_published, known_of, meet
+from acker.core.snapshot.refusals import last_refusal, leaving, read_by_fold, recorded, refusals, refused_by
+from acker.core.snapshot.streams import Rows, untracked
+from acker.core.store.identity import ids_of
+from acker.core.store.schemas import LEDGER, component_of, stream
+from acker.core.store.tables import files_of, query
 from acker.operations.contents import MOST_PASSED_OVER, folds_with_tuples
 from acker.operations.refuse import record_refused
 from acker.operations.taken_rows import note_taken

@@ -10,14 +10,14 @@ from uuid import uuid4
 import polars as pl
 
 from acker.batches.run import Run
-from acker.core.copies import delete_folder
 from acker.core.errors import StoreError
 from acker.core.events import State
-from acker.core.ledger import settled_in
-from acker.core.parquet import collect
-from acker.core.refusals import record_refusals, recorded, refused_by
-from acker.core.schemas import LEDGER, component_of
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import settled_in
+from acker.core.snapshot.refusals import record_refusals, recorded, refused_by
+from acker.core.store.copies import delete_folder
+from acker.core.store.parquet import collect
+from acker.core.store.schemas import LEDGER, component_of
 from acker.targets.base import Changes, position_of
 from acker.topology.topology import Publication
 

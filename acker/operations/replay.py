@@ -19,15 +19,15 @@ from acker.batches.run import Run
 from acker.components.base import Component
 from acker.core.errors import SettingsError
 from acker.core.events import State
-from acker.core.ledger import Fold, live_rows
 from acker.core.messages import POSITION
-from acker.core.parquet import collect
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
-from acker.journal.batch import Batch
-from acker.journal.journal import Journal
-from acker.journal.replays import EMISSIONS, messages_of, record_replay
-from acker.operations.matching import (
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import Fold, live_rows
+from acker.core.snapshot.planned import Batch
+from acker.core.snapshot.replays import EMISSIONS, messages_of, record_replay
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.parquet import collect
+from acker.core.store.store import Store
+from acker.operations.selection.matching import (
     MOST_LISTED,
     Listed,
     Matched,
@@ -36,9 +36,9 @@ from acker.operations.matching import (
     select,
     select_recorded,
 )
-from acker.operations.readable import Gone, gone_of
-from acker.operations.requests import Request, record_request, requested
-from acker.operations.selection import Selection
+from acker.operations.selection.readable import Gone, gone_of
+from acker.operations.selection.requests import Request, record_request, requested
+from acker.operations.selection.selection import Selection
 from acker.topology.topology import Topology
 
 

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from acker.batches.run import Run
-from acker.core.delta import query
 from acker.core.errors import StoreError
-from acker.core.identity import publish_again
-from acker.core.publishers import Meeting, meet
-from acker.core.schemas import LEDGER
-from acker.core.store import Store
-from acker.core.trims import newest_trim
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.publishers import Meeting, meet
+from acker.core.snapshot.trims import newest_trim
+from acker.core.store.identity import publish_again
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
+from acker.core.store.tables import query
 from acker.operations.evidence import evidence_of
 from acker.operations.publish import publish_stream
 from acker.targets.acked import Acked

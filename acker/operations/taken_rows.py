@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import polars as pl
 
 from acker.core.events import State
-from acker.core.kept import GONE, Kept, has_taken, kept_rows, take_rows
-from acker.core.ledger import settled_in
-from acker.core.parquet import collect
-from acker.core.schemas import LEDGER, stream
-from acker.core.trims import Trim, counted_trim
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.kept import GONE, Kept, has_taken, kept_rows, take_rows
+from acker.core.snapshot.ledger import settled_in
+from acker.core.snapshot.trims import Trim, counted_trim
+from acker.core.store.parquet import collect
+from acker.core.store.schemas import LEDGER, stream
 from acker.targets.acked import Acked, is_gone
 from acker.targets.append import DeltaAppend
 from acker.targets.base import Target

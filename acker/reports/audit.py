@@ -4,12 +4,12 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from acker.core.audit import Audit, Compared, Finding, Overdue, audit, missing_from
-from acker.core.delta import UNREADABLE
 from acker.core.errors import StoreError
-from acker.core.integrity import check_tables
-from acker.core.store import Store
-from acker.journal.journal import Journal
+from acker.core.snapshot.integrity import check_tables
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.verdict import Audit, Compared, Finding, Overdue, audit, missing_from
+from acker.core.store.store import Store
+from acker.core.store.tables import UNREADABLE
 from acker.operations.evidence import evidence_of
 from acker.operations.overdue import overdue_of
 from acker.operations.publish import published_upto

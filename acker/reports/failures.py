@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from acker.batches.holds import Hold, newest_hold
-from acker.core.delta import files_of, query
 from acker.core.events import State
-from acker.core.ledger import current_rows, newest_of, unfolded
 from acker.core.messages import MESSAGE, MessageId, message_of
-from acker.core.parquet import collect, columns_of, scan
-from acker.core.schemas import EVENTS, LEDGER
-from acker.core.snapshot import Snapshot
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import current_rows, newest_of, unfolded
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.parquet import collect, columns_of, scan
+from acker.core.store.schemas import EVENTS, LEDGER
+from acker.core.store.tables import files_of, query
 
 COMMONEST = 3
 _FAILED = [State.RETRYING, State.DEAD_LETTER, State.LOST]

@@ -6,8 +6,8 @@ from typing import Any
 
 from acker.components.base import Component
 from acker.core.errors import StoreError
-from acker.core.streams import held_back
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.streams import held_back
 from acker.topology.topology import Topology
 
 

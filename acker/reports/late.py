@@ -6,21 +6,21 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from acker.batches.holds import newest_hold, unpublished_since
-from acker.core.delta import last_number, query
 from acker.core.errors import AckerError
 from acker.core.events import State
-from acker.core.ledger import current_rows, live_counts, newest_of, unfolded
-from acker.core.live import live_count
+from acker.core.fold.live import live_count
 from acker.core.names import called
-from acker.core.parquet import collect
 from acker.core.quoting import printable
-from acker.core.schemas import ACKNOWLEDGEMENTS, EVENTS, LEDGER, component_of
+from acker.core.snapshot.ledger import current_rows, live_counts, newest_of, unfolded
+from acker.core.store.parquet import collect
+from acker.core.store.schemas import ACKNOWLEDGEMENTS, EVENTS, LEDGER, component_of
+from acker.core.store.tables import last_number, query
 from acker.operations.acknowledge import APP
 from acker.operations.approvals import TOGETHER, refused_since
 from acker.operations.cycle import in_flight
 from acker.operations.fold import waiting_batches
+from acker.operations.maintenance.upkeep import newest as newest_upkeep
 from acker.operations.publish import published_upto
-from acker.operations.upkeep import newest as newest_upkeep
 from acker.reports.held_back import all_held_back
 from acker.reports.looks import Finding, Findings, Look, grade_of, minutes_of, time_of
 

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
-from acker.core.schemas import EVENTS, LEDGER
-from acker.core.store import Store
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.store.schemas import EVENTS, LEDGER
+from acker.core.store.store import Store
 from acker.reports.sources import SourceBacklog, source_backlogs
 from acker.topology.topology import Topology
 

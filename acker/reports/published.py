@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from acker.core.delta import query, query_table
 from acker.core.errors import StoreError, TopologyError
 from acker.core.names import called
+from acker.core.store.tables import query, query_table
 from acker.reports.rows import Value, plain_rows
 from acker.targets.aggregate import DeltaAggregate
 from acker.targets.delta import DeltaTarget

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from acker.core.delta import files_of
 from acker.core.events import State
-from acker.core.ledger import Fold, current_rows
 from acker.core.messages import MESSAGE
-from acker.core.parquet import collect, columns_of, scan
 from acker.core.quoting import sql_text
-from acker.core.schemas import REPLAYS
-from acker.core.store import Store
-from acker.journal.journal import Journal
-from acker.operations.requests import read_request
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import Fold, current_rows
+from acker.core.store.parquet import collect, columns_of, scan
+from acker.core.store.schemas import REPLAYS
+from acker.core.store.store import Store
+from acker.core.store.tables import files_of
+from acker.operations.selection.requests import read_request
 
 
 @dataclass(frozen=True)

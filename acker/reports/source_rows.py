@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from acker.core.delta import in_batches, query, query_table
 from acker.core.messages import MessageId, message_of
-from acker.core.schemas import EVENTS, LEDGER, stream
-from acker.core.snapshot import Snapshot
-from acker.core.trims import newest_trim
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.snapshot.trims import newest_trim
+from acker.core.store.schemas import EVENTS, LEDGER, stream
+from acker.core.store.tables import in_batches, query, query_table
 from acker.reports.rows import Value, plain_rows
 
 

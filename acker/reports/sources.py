@@ -8,7 +8,7 @@ from datetime import datetime
 from acker.components.spout import SpoutComponent, history
 from acker.core.errors import AckerError
 from acker.core.patience import Unanswered, within
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
 from acker.spouts import Changed, HasBacklog
 from acker.topology.topology import Topology
 

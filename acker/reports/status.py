@@ -8,12 +8,12 @@ from typing import Any
 
 from acker.batches.holds import newest_hold
 from acker.components.base import Component
-from acker.core.delta import query
-from acker.core.ledger import NOW, live_counts
-from acker.core.schemas import LEDGER
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import NOW, live_counts
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
+from acker.core.store.tables import query
 from acker.operations.cycle import in_flight
 from acker.operations.offsets import partition_offsets
 from acker.reports.held_back import told_held_back

@@ -7,20 +7,20 @@ from typing import Any
 
 import polars as pl
 
-from acker.core.delta import files_of, query
 from acker.core.errors import UnknownMessage
 from acker.core.events import Kind, State
-from acker.core.ledger import NOW
 from acker.core.messages import MESSAGE, MessageId
 from acker.core.names import called
-from acker.core.parquet import collect, columns_of, scan
-from acker.core.refusals import recorded, refusals
-from acker.core.schemas import EVENTS, LEDGER, component_of
-from acker.core.store import Store
-from acker.core.streams import Rows, held_back
-from acker.core.trims import newest_trim
-from acker.journal.downstream import downstream_batches
-from acker.journal.journal import Journal
+from acker.core.snapshot.downstream import downstream_batches
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import NOW
+from acker.core.snapshot.refusals import recorded, refusals
+from acker.core.snapshot.streams import Rows, held_back
+from acker.core.snapshot.trims import newest_trim
+from acker.core.store.parquet import collect, columns_of, scan
+from acker.core.store.schemas import EVENTS, LEDGER, component_of
+from acker.core.store.store import Store
+from acker.core.store.tables import files_of, query
 from acker.targets.base import Publisher, position_of, published_at
 from acker.topology.topology import Topology
 

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from acker.batches.holds import newest_hold
 from acker.components.base import Component
-from acker.core.ledger import live_counts
-from acker.core.refusals import unread_refusals
-from acker.core.schemas import EVENTS
-from acker.journal.journal import Journal
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import live_counts
+from acker.core.snapshot.refusals import unread_refusals
+from acker.core.store.schemas import EVENTS
 from acker.operations.fold import waiting_batches
 from acker.operations.publish import published_through
 from acker.reports.sources import amounts, source_backlogs

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from acker.core.sightings import Sightings
+from acker.core.store.sightings import Sightings
 from acker.runtime.home import writing
 from acker.runtime.settings import Settings
 

@@ -3,7 +3,7 @@
 A store that is gone cannot tell that it was there.
 """
 
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.runtime.home import writing
 from acker.runtime.settings import Settings
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from acker.components.printed import PRINTED
 from acker.core.quoting import printable
-from acker.runtime import server
+from acker.runtime.server import process as server
 from acker.runtime.settings import Settings
 
 _MOST_BYTES = 1 << 20  # of the log that are looked through at once

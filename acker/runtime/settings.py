@@ -54,7 +54,8 @@ class Settings:
         remote: `SPARK_REMOTE`, the `sc://host:port` of a Spark Connect server that somebody else runs.
             Default: none, and the project starts a server of its own.
         token: `SPARK_CONNECT_AUTHENTICATE_TOKEN`, Spark's own variable: what a client has to show the
-            project's own server. Default: none, and each server generates one (`acker.runtime.tokens`).
+            project's own server. Default: none, and each server generates one
+            (`acker.runtime.server.tokens`).
         server_address: `PIPELINE_SERVER_ADDRESS`, where the project's own server listens: 127.0.0.1, or
             0.0.0.0 for all networks, which needs a token. Default: 127.0.0.1.
         spark_master: `PIPELINE_SPARK_MASTER`, the cluster that the project's own server runs its jobs on, as

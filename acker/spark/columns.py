@@ -10,13 +10,13 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from acker.core.ids import BUCKETS, hash64
+from acker.core.store.ids import BUCKETS, hash64
 
 
 def root_id(topology: str, spout: str, batch: int, attempt: Column) -> Column:
     """The id of one attempt, from columns `_source_partition` and `_source_offset`.
 
-    The same as `root_ids` of `acker/core/ids.py`, which says what they are made of.
+    The same as `root_ids` of `acker/core/store/ids.py`, which says what they are made of.
     """
     message = [F.lit(hash64(f"{topology}/{spout}")), F.col("_source_partition"), F.col("_source_offset")]
     of_message = F.xxhash64(*message)

@@ -12,9 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from acker.core.delta import last_number, open_table
 from acker.core.errors import StoreError
 from acker.core.paths import without_pattern
+from acker.core.store.tables import last_number, open_table
 
 
 def read(spark: SparkSession, path: str) -> DataFrame:

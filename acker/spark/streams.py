@@ -1,8 +1,8 @@
 """Streams as Spark has them: the rows of some batches, which columns are the user's, and a batch's write.
 
 Spark reads and writes Parquet files. Which of them are a stream's the table's log says, which the client
-reads and commits to (`acker/core/commits.py`). So a read makes Spark look for no file, and a write is one
-job.
+reads and commits to (`acker/core/store/commits.py`). So a read makes Spark look for no file, and a write is
+one job.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
-from acker.core.commits import WIDER, batch_folder, commit_batch, files_below
 from acker.core.errors import BoltError, SourceError
 from acker.core.quoting import sql_name
-from acker.core.schemas import is_tuple, stream
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
-from acker.core.streams import Rows
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.snapshot.streams import Rows
+from acker.core.store.commits import WIDER, batch_folder, commit_batch, files_below
+from acker.core.store.schemas import is_tuple, stream
+from acker.core.store.store import Store
 from acker.spark.columns import bound_literal
 from acker.spark.delta import read_files, schema_of
 

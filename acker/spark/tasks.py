@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from acker.core.errors import ServerError, StoreError
-from acker.core.ids import Task, tasks
+from acker.core.store.ids import Task, tasks
 from acker.core.tasks import Caller, Done, Tasks
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from acker.spouts.base import (
     TellsGone,
     check_json,
 )
-from acker.spouts.delta import DeltaSpout
-from acker.spouts.files import FileSpout
+from acker.spouts.delta.spout import DeltaSpout
+from acker.spouts.files.spout import FileSpout
 
 __all__ = [
     "Backlog",

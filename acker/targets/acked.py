@@ -7,14 +7,14 @@ from typing import Any
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.audit import Finding
-from acker.core.delta import files_of
 from acker.core.events import State
-from acker.core.ledger import settled_in
 from acker.core.messages import MESSAGE, message_name
-from acker.core.parquet import collect
-from acker.core.streams import all_tuples
-from acker.core.trims import Trim
+from acker.core.snapshot.ledger import settled_in
+from acker.core.snapshot.streams import all_tuples
+from acker.core.snapshot.trims import Trim
+from acker.core.snapshot.verdict import Finding
+from acker.core.store.parquet import collect
+from acker.core.store.tables import files_of
 from acker.targets.base import Evidence
 from acker.targets.by_key import ByKey
 

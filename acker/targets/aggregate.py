@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.core.arguments import checked
-from acker.core.delta import open_table
 from acker.core.errors import BoltError, TopologyError
 from acker.core.quoting import sql_name
-from acker.core.schemas import component_of
+from acker.core.store.schemas import component_of
+from acker.core.store.tables import open_table
 from acker.spark.delta import append, exact, read, schema_of
 from acker.targets.aggregates import Aggregate, check_order
 from acker.targets.audit import KINDS

@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.core.arguments import checked
-from acker.core.delta import append_rows, open_table
 from acker.core.digests import NoDigest
 from acker.core.quoting import sql_name
+from acker.core.store.tables import append_rows, open_table
 from acker.spark.delta import append
 from acker.targets.audit import QUICK, audit_rows, fault_of_columns, incomparable
 from acker.targets.base import Changes, Evidence, Verdict

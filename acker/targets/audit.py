@@ -10,15 +10,15 @@ from collections.abc import Iterable
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.audit import Finding
-from acker.core.delta import files_of, query, query_table
 from acker.core.messages import message_name
-from acker.core.parquet import collect
-from acker.core.refusals import recorded, refused_roots
-from acker.core.schemas import LEDGER, stream
-from acker.core.snapshot import Snapshot
-from acker.core.streams import all_tuples
-from acker.core.trims import Trim
+from acker.core.snapshot.refusals import recorded, refused_roots
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.snapshot.streams import all_tuples
+from acker.core.snapshot.trims import Trim
+from acker.core.snapshot.verdict import Finding
+from acker.core.store.parquet import collect
+from acker.core.store.schemas import LEDGER, stream
+from acker.core.store.tables import files_of, query, query_table
 from acker.targets.acked import Acked, is_gone, unacked
 from acker.targets.base import Evidence, Findings, Verdict
 

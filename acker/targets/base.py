@@ -15,15 +15,15 @@ import polars as pl
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from acker.core.audit import Finding
-from acker.core.delta import RECOVERY_HINT, last_number, path_of
 from acker.core.errors import StoreError
-from acker.core.identity import Identity, identity_of
-from acker.core.kept import Kept
-from acker.core.ledger import APP
-from acker.core.schemas import LEDGER, component_of
-from acker.core.snapshot import Snapshot
-from acker.core.trims import Trim
+from acker.core.snapshot.kept import Kept
+from acker.core.snapshot.ledger import APP
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.snapshot.trims import Trim
+from acker.core.snapshot.verdict import Finding
+from acker.core.store.identity import Identity, identity_of
+from acker.core.store.schemas import LEDGER, component_of
+from acker.core.store.tables import RECOVERY_HINT, last_number, path_of
 
 
 def _no_roots() -> pl.DataFrame:

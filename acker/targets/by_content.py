@@ -10,13 +10,13 @@ from contextlib import ExitStack
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.audit import Finding
-from acker.core.kept import GONE, Kept
 from acker.core.messages import message_name
-from acker.core.refusals import recorded, refused_roots
-from acker.core.schemas import LEDGER, component_of, stream
-from acker.core.snapshot import Snapshot
-from acker.core.trims import Trim
+from acker.core.snapshot.kept import GONE, Kept
+from acker.core.snapshot.refusals import recorded, refused_roots
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.snapshot.trims import Trim
+from acker.core.snapshot.verdict import Finding
+from acker.core.store.schemas import LEDGER, component_of, stream
 from acker.targets.acked import Acked, is_gone, unacked
 from acker.targets.base import Evidence, Verdict
 from acker.targets.contents import Contents, Sum, padded, users

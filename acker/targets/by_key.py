@@ -13,10 +13,10 @@ import polars as pl
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from acker.core.delta import commit_once, open_table, query_table
 from acker.core.digests import frame_digests
-from acker.core.schemas import LOG_PROPERTIES, properties_at
-from acker.core.store import Store
+from acker.core.store.schemas import LOG_PROPERTIES, properties_at
+from acker.core.store.store import Store
+from acker.core.store.tables import commit_once, open_table, query_table
 from acker.targets.aggregates import Aggregate, Recomputed
 
 COUNT = "_tuples"  # how many tuples a row stands for

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from acker.core.audit import Finding
 from acker.core.messages import message_name
+from acker.core.snapshot.verdict import Finding
 from acker.kafka.records import Found
 from acker.kafka.sent import message_key
 from acker.targets.acked import Acked, is_gone

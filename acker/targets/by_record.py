@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from acker.core.audit import Finding
+from acker.core.snapshot.verdict import Finding
 from acker.kafka.cluster import Partition
 from acker.kafka.markers import MARKERS, Marker, read_all_markers
 from acker.kafka.records import Found, Span, read_records

@@ -19,9 +19,9 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from acker.core.delta import query_batches
 from acker.core.digests import NoDigest, row_digests
-from acker.core.schemas import is_tuple
+from acker.core.store.schemas import is_tuple
+from acker.core.store.tables import query_batches
 
 ROWS_AT_ONCE, BYTES_AT_ONCE = 200_000, 64 << 20
 _RECORD = np.dtype([("root", "<i8"), ("digest", "<u8")])

@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from acker.core.delta import UNREADABLE, last_number, open_table, query
 from acker.core.errors import BoltError, StoreError
 from acker.core.quoting import sql_name
-from acker.core.schemas import component_of
+from acker.core.store.schemas import component_of
+from acker.core.store.tables import UNREADABLE, last_number, open_table, query
 from acker.spark.delta import exact, with_nulls_of
 from acker.targets.base import Changes, Note, Publisher, Target
 from acker.targets.by_key import COUNT

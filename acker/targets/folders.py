@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from acker.core.quoting import sql_name
-from acker.core.schemas import is_far
+from acker.core.store.schemas import is_far
 from acker.spark.delta import schema_of
 
 _ESCAPED = "[\\x01-\\x1f\\x7f\"#%'*/:=?\\\\{\\[\\]^]"  # three bytes each in the name of a partition's folder

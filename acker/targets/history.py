@@ -7,7 +7,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from acker.core.delta import history
+from acker.core.store.tables import history
 from acker.targets.base import Note
 
 _FIRST_LOOK = 1  # commit, which is mostly a publisher's own

@@ -9,15 +9,15 @@ from functools import partial
 import polars as pl
 from deltalake import DeltaTable
 
-from acker.core.audit import Finding
-from acker.core.delta import files_of
 from acker.core.digests import frame_digests, value_digests
-from acker.core.parquet import collect
-from acker.core.refusals import recorded, refused_roots
-from acker.core.schemas import LEDGER, stream
-from acker.core.snapshot import Snapshot
-from acker.core.streams import all_tuples
-from acker.core.trims import Trim
+from acker.core.snapshot.refusals import recorded, refused_roots
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.snapshot.streams import all_tuples
+from acker.core.snapshot.trims import Trim
+from acker.core.snapshot.verdict import Finding
+from acker.core.store.parquet import collect
+from acker.core.store.schemas import LEDGER, stream
+from acker.core.store.tables import files_of
 from acker.targets.acked import Acked, is_gone
 from acker.targets.audit import QUICK, audit_counts, fault_of_columns, incomparable, unpublished, untracked_in
 from acker.targets.base import Evidence, Findings, Verdict

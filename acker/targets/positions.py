@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
-from acker.core.audit import Finding
+from acker.core.snapshot.verdict import Finding
 from acker.kafka.cluster import Cluster, Partition
 from acker.kafka.sent import Place, Tally
 

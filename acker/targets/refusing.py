@@ -16,12 +16,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.core.delta import open_table
 from acker.core.errors import BoltError, StoreError
-from acker.core.identity import Identity
 from acker.core.quoting import sql_name
 from acker.core.reasons import LONGEST_TOLD
-from acker.core.schemas import component_of
+from acker.core.store.identity import Identity
+from acker.core.store.schemas import component_of
+from acker.core.store.tables import open_table
 from acker.targets.base import NOTHING_REFUSED, Changes, Publisher, Target
 from acker.targets.rules import Rules
 

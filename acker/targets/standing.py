@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acker.core.errors import StoreError
-from acker.core.identity import ids_of
 from acker.core.names import called
-from acker.core.publishers import Known, has_met, known_of
-from acker.core.schemas import LEDGER
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
+from acker.core.snapshot.publishers import Known, has_met, known_of
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.identity import ids_of
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
 from acker.targets.base import Note, Publisher, Target, position_of, published_fold
 
 

@@ -9,11 +9,11 @@ from pyarrow.dataset import ParquetReadOptions
 
 from acker.batches.run import Run
 from acker.components.base import Component
-from acker.core.delta import open_table, query
 from acker.core.events import State
-from acker.core.ledger import NOW
-from acker.core.schemas import LEDGER, stream
-from acker.core.streams import held_back
+from acker.core.snapshot.ledger import NOW
+from acker.core.snapshot.streams import held_back
+from acker.core.store.schemas import LEDGER, stream
+from acker.core.store.tables import open_table, query
 from acker.spark.delta import read
 from acker.targets.aggregate import DeltaAggregate
 from acker.testing.rows import Row

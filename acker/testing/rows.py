@@ -18,7 +18,7 @@ from acker.components.emitted import batch_of
 from acker.components.spout import SpoutComponent
 from acker.components.values import ValueColumn
 from acker.core.errors import SettingsError
-from acker.core.schemas import component_of
+from acker.core.store.schemas import component_of
 from acker.spouts import History, Range
 
 Row = Mapping[str, Any]

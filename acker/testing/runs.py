@@ -25,7 +25,7 @@ from acker.components.rich_bolt import RichBoltComponent
 from acker.components.spout import SpoutComponent
 from acker.core.errors import SettingsError
 from acker.core.retry import ExponentialBackoff, RetryPolicy, delay_after
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.operations.cycle import drain, run_cycle
 from acker.spouts import FileSpout
 from acker.targets.aggregate import DeltaAggregate

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-from acker.core.store import Store
-from acker.runtime.sessions import owned_session
+from acker.core.store.store import Store
+from acker.runtime.server.sessions import owned_session
 from acker.runtime.settings import Settings
 
 # For a Spark server of tests: Java's second compiler takes more time than what it compiles saves, for ten

@@ -52,7 +52,7 @@ def _places(source: Spout) -> set[str]:
     """What a spout reads, as targets name it."""
     if isinstance(source, DeltaSpout):
         return {absolute(source.path)}
-    kafka = sys.modules.get("acker.spouts.kafka")  # which is there if there is such a spout
+    kafka = sys.modules.get("acker.spouts.kafka.spout")  # which is there if there is such a spout
     if kafka is not None and isinstance(source, kafka.KafkaSpout):
         topics = (source.topics,) if isinstance(source.topics, str) else source.topics
         return {f"kafka://{source.connection or source.servers}/{topic}" for topic in topics}

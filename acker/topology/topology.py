@@ -29,9 +29,9 @@ from acker.core.names import did_you_mean, not_storable
 from acker.core.paths import absolute, is_within
 from acker.core.reasons import Redaction
 from acker.core.retry import ExponentialBackoff, RetryPolicy
-from acker.core.schemas import component_of, edge
+from acker.core.snapshot.planned import Role
+from acker.core.store.schemas import component_of, edge
 from acker.core.timeouts import DEFAULT_WINDOWS, Timeouts
-from acker.journal.batch import Role
 from acker.spouts import Spout
 from acker.targets.aggregate import DeltaAggregate
 from acker.targets.aggregates import Aggregate
@@ -406,7 +406,7 @@ class Topology:
         return self.publications[stream]
 
     def edges(self, name: str) -> tuple[str, ...]:
-        """The consumers of a component's streams, as `acker.core.schemas.edge` calls them."""
+        """The consumers of a component's streams, as `acker.core.store.schemas.edge` calls them."""
         return tuple(
             edge(stream, bolt.name)
             for bolt in self.components.values()

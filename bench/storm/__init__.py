@@ -8,8 +8,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from acker.core.errors import ServerError
-from acker.runtime.jars import fetched, kept_in
-from acker.runtime.java import java_command
+from acker.runtime.server.jars import fetched, kept_in
+from acker.runtime.server.java import java_command
 from bench.pairs import Measure, measure
 from bench.tax import SENTENCES, make_sentences, run_tracked
 

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 import click
 
 from acker.core.errors import AckerError, SettingsError
-from acker.runtime.broker import Broker, running_broker
-from acker.runtime.cluster import Cluster, running_cluster
-from acker.runtime.ports import is_listening
+from acker.runtime.server.ports import is_listening
 from acker.runtime.settings import LOOPBACK, Settings, one_of, positive_number
+from embedded.broker import Broker, running_broker
+from embedded.cluster import Cluster, running_cluster
 
 DEFAULT_LINES = 100_000
 SERVERS = "PIPELINE_KAFKA_SERVERS"  # which the topology reads when it is imported, here and in Airflow

@@ -10,11 +10,11 @@ from queue import Queue
 from typing import Any
 
 from acker.core.errors import ServerError
-from acker.core.schemas import EVENTS, stream
-from acker.core.store import Store
-from acker.runtime import server
+from acker.core.store.schemas import EVENTS, stream
+from acker.core.store.store import Store
+from acker.runtime.server import process as server
 from acker.runtime.settings import Settings
-from acker.runtime.stack import Stack
+from embedded.stack import Stack
 from pipeline.wordcount import topology
 
 _POLL_SECONDS = 0.25

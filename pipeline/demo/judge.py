@@ -6,9 +6,9 @@ import click
 
 from acker.batches.run import utc_now
 from acker.cli import rendering as render
-from acker.core.audit import Audit
-from acker.core.delta import open_table, query
-from acker.core.store import Store
+from acker.core.snapshot.verdict import Audit
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table, query
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from pipeline.demo.feed import Feed, plain_counts

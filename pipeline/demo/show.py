@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from acker.batches.run import utc_now
-from acker.core.ledger import newest_fold
-from acker.core.schemas import LEDGER
-from acker.core.store import Store
+from acker.core.snapshot.ledger import newest_fold
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
-from acker.runtime.broker import Broker
-from acker.runtime.cluster import Cluster
 from acker.runtime.settings import Settings
-from acker.runtime.stack import USER, ApiError, Stack, running_stack
+from embedded.broker import Broker
+from embedded.cluster import Cluster
+from embedded.stack import USER, ApiError, Stack, running_stack
 from pipeline.demo.chaos import make_trouble
 from pipeline.demo.feed import Feed, Files, feed
 from pipeline.demo.judge import judge

@@ -20,14 +20,14 @@ import pytest
 from deltalake import write_deltalake
 
 from acker.airflow import KINDS, tasks
-from acker.core.delta import open_table, query
-from acker.core.store import Store
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table, query
 from acker.reports.audit import audit_report
 from acker.runtime.registry import load_topology
-from acker.runtime.sessions import connect
+from acker.runtime.server.sessions import connect
 from acker.runtime.settings import Settings
-from acker.runtime.stack import ApiError, Stack, running_stack
 from acker.testing.session import SHORT_LIVED
+from embedded.stack import ApiError, Stack, running_stack
 from tests.kit import ROOT
 from tests.kit.listeners import listeners
 from tests.kit.waiting import wait_for

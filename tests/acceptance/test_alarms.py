@@ -24,8 +24,8 @@ from deltalake import DeltaTable, write_deltalake
 from acker.airflow import tasks
 from acker.operations.acknowledge import acknowledge
 from acker.runtime.settings import Settings
-from acker.runtime.stack import ApiError, Stack, running_stack
 from acker.testing.session import SHORT_LIVED
+from embedded.stack import ApiError, Stack, running_stack
 from tests.kit import ROOT
 from tests.kit.waiting import wait_for
 

@@ -17,7 +17,7 @@ from tests.kit.waiting import wait_for
 
 STARTER = """
 import pathlib, sys, time
-from acker.runtime.broker import running_broker
+from embedded.broker import running_broker
 with running_broker(pathlib.Path(sys.argv[1])) as broker:
     print(broker.process.pid, flush=True)
     time.sleep(600)

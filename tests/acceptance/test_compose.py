@@ -18,8 +18,8 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
-from acker.runtime import process_guard as guard
-from acker.runtime.ports import free_port
+from acker.runtime.server.ports import free_port
+from embedded import process_guard as guard
 from tests.kit import ROOT
 from tests.kit.broker import Broker
 from tests.kit.compose import (

@@ -8,8 +8,8 @@ import pytest
 from deltalake import write_deltalake
 
 from acker.runtime.settings import Settings
-from acker.runtime.stack import running_stack
 from acker.testing.session import SHORT_LIVED
+from embedded.stack import running_stack
 from tests.kit import ROOT
 from tests.kit.waiting import wait_for
 

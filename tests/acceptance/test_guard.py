@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acker.runtime import process_guard as guard
+from embedded import process_guard as guard
 from tests.kit.waiting import wait_for
 
 # A part that starts a worker with a process group of its own, which ignores being asked to end.

@@ -16,11 +16,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from acker.core.errors import ServerError
-from acker.runtime import server
-from acker.runtime.server import Server
-from acker.runtime.sessions import connect, session
+from acker.runtime.server import process as server
+from acker.runtime.server.process import Server
+from acker.runtime.server.sessions import connect, session
+from acker.runtime.server.tokens import read_token, token_file
 from acker.runtime.settings import Settings
-from acker.runtime.tokens import read_token, token_file
 from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
 from tests.kit.listeners import listeners

@@ -16,10 +16,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from acker.core.errors import ServerError
-from acker.runtime import channels, server
-from acker.runtime.jars import default_folder
-from acker.runtime.ports import free_port, is_listening
-from acker.runtime.sessions import connect
+from acker.runtime.server import channels
+from acker.runtime.server import process as server
+from acker.runtime.server.jars import default_folder
+from acker.runtime.server.ports import free_port, is_listening
+from acker.runtime.server.sessions import connect
 from acker.runtime.settings import Settings
 from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
@@ -30,7 +31,7 @@ PRINT_FOUND = START + "print(server.find(Settings.from_env()).pid)"
 # Short naps, because a signal that one of gRPC's threads receives does not cut the main thread's sleep
 # short: Python handles it once the nap is over.
 OWN_AND_WAIT = (
-    "from acker.runtime.sessions import owned_session\n"
+    "from acker.runtime.server.sessions import owned_session\n"
     "from acker.runtime.settings import Settings; import time\n"
     "with owned_session(Settings.from_env()):\n"
     "    print('up', flush=True)\n"
@@ -38,7 +39,7 @@ OWN_AND_WAIT = (
 )
 
 OWN_AND_ASK = """
-from acker.runtime.sessions import owned_session
+from acker.runtime.server.sessions import owned_session
 from acker.runtime.settings import Settings
 
 with owned_session(Settings.from_env()) as spark:
@@ -58,7 +59,7 @@ topology.publish(same, to="same")
 UDF_OVER_DELTA = """
 import sys
 from pyspark.sql import functions as F
-from acker.runtime.sessions import connect
+from acker.runtime.server.sessions import connect
 from acker.runtime.settings import Settings
 
 spark = connect(Settings.from_env())
@@ -237,7 +238,7 @@ def test_sessions_share_one_python_daemon_and_each_task_imports_anew(own_home, t
         session.stop()
     assert [row.price for row in found] == [1, 20, 300]
     told = subprocess.run(["ps", "-A", "-ww", "-o", "ppid=,args="], capture_output=True, text=True).stdout
-    daemons = [line for line in told.splitlines() if "-m acker.runtime.python_daemon" in line]
+    daemons = [line for line in told.splitlines() if "-m acker.runtime.server.python_daemon" in line]
     assert [line.split()[0] for line in daemons].count(str(running.pid)) == 1
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from acker.runtime import server
-from acker.runtime.executors import packages
-from acker.runtime.jars import default_folder
-from acker.runtime.java import check_java, java_command
+from acker.runtime.server import process as server
+from acker.runtime.server.executors import packages
+from acker.runtime.server.jars import default_folder
+from acker.runtime.server.java import check_java, java_command
 from acker.runtime.settings import Settings
 
 

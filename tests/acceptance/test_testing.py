@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acker.runtime import server
+from acker.runtime.server import process as server
 from tests.kit import ROOT
 
 pytestmark = (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acker.runtime.cluster import Cluster, running_cluster
+from embedded.cluster import Cluster, running_cluster
 from tests.cluster.project import Project
 from tests.kit.object_store import running_object_store
 

@@ -3,8 +3,8 @@
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, PyFileSystem
 
-from acker.core.schemas import EVENTS, LEDGER, stream
-from acker.core.store import Store
+from acker.core.store.schemas import EVENTS, LEDGER, stream
+from acker.core.store.store import Store
 
 MOMENTS = {  # the folder in which files appear, and how their names begin
     "a write": (stream("cleaned"), "b"),

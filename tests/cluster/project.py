@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from acker.core.delta import open_table, query
-from acker.core.schemas import LEDGER
-from acker.core.store import Store
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table, query
 
 LINES = 2_000
 BATCH = 700  # messages of a batch

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from acker.core.delta import open_table, query
-from acker.runtime.ports import free_port
+from acker.core.store.tables import open_table, query
+from acker.runtime.server.ports import free_port
 from tests.cluster.moments import has_begun
 from tests.cluster.project import Project, counted
 from tests.kit.compose import CLUSTER, SECRETS, Compose, running_database, wait_until

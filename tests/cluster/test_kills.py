@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from acker.runtime import server
-from acker.runtime.cluster import Cluster
+from acker.runtime.server import process as server
 from acker.runtime.settings import Settings
+from embedded.cluster import Cluster
 from tests.cluster.moments import MOMENTS, has_begun
 from tests.cluster.project import Project, ends
 from tests.kit.object_store import BUCKET

@@ -8,10 +8,10 @@ import pytest
 from deltalake import Schema, write_deltalake
 
 from acker.batches.run import Run
-from acker.core.commits import commit_batch, write_file
-from acker.core.delta import append_new, append_rows, query
-from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS, TRIMS, stream
-from acker.core.store import Store
+from acker.core.store.commits import commit_batch, write_file
+from acker.core.store.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS, TRIMS, stream
+from acker.core.store.store import Store
+from acker.core.store.tables import append_new, append_rows, query
 from acker.operations.cycle import run_cycle
 from tests.kit.object_store import BUCKET, running_object_store
 from tests.kit.places import states

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acker.runtime.cluster import Cluster
+from embedded.cluster import Cluster
 from tests.cluster.moments import has_begun
 from tests.cluster.project import Project, ends
 from tests.kit.object_store import BUCKET

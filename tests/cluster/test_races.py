@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 from deltalake import Schema
 
-from acker.core.commits import commit_batch, write_file
-from acker.core.delta import append_rows, query
-from acker.core.schemas import BATCHES, EVENTS, SCHEMAS, stream
-from acker.core.store import Store
-from acker.journal.batch import Batch
-from acker.journal.inputs import SourceRange
-from acker.journal.journal import Journal
+from acker.core.snapshot.inputs import SourceRange
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.store.commits import commit_batch, write_file
+from acker.core.store.schemas import BATCHES, EVENTS, SCHEMAS, stream
+from acker.core.store.store import Store
+from acker.core.store.tables import append_rows, query
 from tests.kit.object_store import BUCKET, running_object_store
 
 DRIVERS = ("one", "other")

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from acker.core.errors import StoreError
-from acker.core.schemas import LEDGER
-from acker.core.store import Store
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
 from tests.kit.object_store import BUCKET, running_object_store
 
 STORE = Store(f"s3a://{BUCKET}/store", "numbers")

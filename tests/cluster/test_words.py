@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from acker.core.delta import files_of
-from acker.core.ids import Task
-from acker.core.schemas import EVENTS
-from acker.runtime.cluster import Cluster
+from acker.core.store.ids import Task
+from acker.core.store.schemas import EVENTS
+from acker.core.store.tables import files_of
+from embedded.cluster import Cluster
 from tests.cluster.project import BATCH, DOWN, GONE, Project, counted, ids
 from tests.kit.object_store import BUCKET
 

@@ -197,7 +197,7 @@ from datetime import UTC, datetime
 from acker.airflow.approval import body_of
 from acker.airflow.wiring import REGISTERED
 from acker.operations.approvals import Question, Told
-from acker.operations.requests import Request
+from acker.operations.selection.requests import Request
 
 why = "![](http://elsewhere)\\n- limit: 1 ` {{ 7 * 6 }}"
 chosen = {"states": ["acked"], "positions": [["a", 1], ["b", 2]], "reason": "<img src=x>", "limit": None}

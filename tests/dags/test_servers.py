@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.core.delta import open_table, query
-from acker.core.store import Store
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table, query
 from acker.reports.audit import audit_report
-from acker.runtime import server
 from acker.runtime.registry import load_topology
+from acker.runtime.server import process as server
+from acker.runtime.server.tokens import read_token
 from acker.runtime.settings import Settings
-from acker.runtime.tokens import read_token
 from tests.kit import ROOT
 
 TOPOLOGY = """

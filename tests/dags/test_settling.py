@@ -9,7 +9,7 @@ from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import drain
 from acker.operations.replay import emit_requested, request_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from tests.kit.dags import run_with_dags
 from tests.kit.places import Place
 from tests.kit.polars_topology import NoSpark, PolarsTopology, TableSource

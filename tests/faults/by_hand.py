@@ -5,7 +5,7 @@ from typing import Any
 
 from deltalake import DeltaTable, Field
 
-from acker.core.delta import open_table, query
+from acker.core.store.tables import open_table, query
 from tests.faults.shapes import PARTITION
 
 MOST_KEY = 1_000_000  # more than any run has

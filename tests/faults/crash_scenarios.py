@@ -28,17 +28,17 @@ from acker.batches.run import Run
 from acker.components.anchors import collect_anchors, fail_when, merge_anchors
 from acker.components.base import Component
 from acker.components.collector import RichBolt
-from acker.core.delta import query
 from acker.core.errors import BoltError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
-from acker.operations import compact as maintain
-from acker.operations import forget as forgetting
-from acker.operations.selection import Selection
-from acker.operations.trim import trim_events, trim_streams
+from acker.core.store.tables import query
+from acker.operations.maintenance import compact as maintain
+from acker.operations.maintenance import forget as forgetting
+from acker.operations.maintenance.trim import trim_events, trim_streams
+from acker.operations.selection.selection import Selection
 from acker.spouts import DeltaSpout
-from acker.spouts.kafka import KafkaSpout
-from acker.spouts.schemes import Json
+from acker.spouts.kafka.schemes import Json
+from acker.spouts.kafka.spout import KafkaSpout
 from acker.targets.aggregates import Count, Sum
 from acker.targets.kafka import KafkaTarget
 from acker.topology.topology import Topology

@@ -20,13 +20,13 @@ from pyspark.sql.connect.proto import GetStatusResponse
 
 from acker.batches.run import Run
 from acker.core.errors import ServerError
-from acker.core.lease import Lease
-from acker.core.sightings import Sightings
-from acker.core.store import Store
+from acker.core.store.lease import Lease
+from acker.core.store.sightings import Sightings
+from acker.core.store.store import Store
 from acker.core.tasks import CALLER, Tasks
-from acker.runtime import server
-from acker.runtime.channels import channel
-from acker.runtime.ports import check_free, free_port
+from acker.runtime.server import process as server
+from acker.runtime.server.channels import channel
+from acker.runtime.server.ports import check_free, free_port
 from acker.runtime.settings import LOOPBACK, Settings
 from tests.faults.crash_scenarios import SCENARIOS, Scenario, Task
 from tests.faults.effects import Effect, watch

@@ -21,14 +21,14 @@ from acker.batches.progress import Step
 from acker.batches.run import Run
 from acker.cli.commands import spark_message
 from acker.components.anchors import fail_when
-from acker.core.delta import open_table, query
 from acker.core.errors import AckerError
-from acker.core.ledger import fold_counts, newest_fold
 from acker.core.retry import ExponentialBackoff
-from acker.core.store import Store
-from acker.operations.compact import compact
+from acker.core.snapshot.ledger import fold_counts, newest_fold
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table, query
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
+from acker.operations.maintenance.compact import compact
 from acker.operations.publish import publish
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report

@@ -9,10 +9,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from acker.core.delta import open_table, query
-from acker.core.ledger import newest_fold
-from acker.core.schemas import component_of, stream
-from acker.core.store import Store
+from acker.core.snapshot.ledger import newest_fold
+from acker.core.store.schemas import component_of, stream
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table, query
 from acker.reports.audit import audit_report
 from acker.targets.aggregate import DeltaAggregate
 from acker.targets.append import DeltaAppend

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from acker.core import copies
+from acker.core.store import copies
 from tests.faults.effects import watch
 from tests.faults.worker import begin, end_of, processes
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 
 from acker.airflow import tasks
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.core.tasks import CALLER
 from tests.faults.crash_scenarios import SCENARIOS, Task
 from tests.faults.crashes import (

@@ -23,14 +23,14 @@ from pyspark.sql.types import StructType
 
 from acker.components.anchors import fail_when, merge_anchors
 from acker.components.collector import RichBolt
-from acker.core.delta import open_table, query
 from acker.core.retry import ExponentialBackoff
-from acker.core.store import Store
-from acker.journal.journal import Journal
-from acker.journal.replays import messages_of
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.replays import messages_of
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table, query
 from acker.spouts import History, Range
-from acker.spouts.kafka import KafkaSpout
-from acker.spouts.schemes import Json
+from acker.spouts.kafka.schemes import Json
+from acker.spouts.kafka.spout import KafkaSpout
 from acker.targets.aggregates import Count, Sum
 from acker.targets.kafka import KafkaTarget
 from acker.topology.topology import Topology

@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from acker.batches.run import Run
-from acker.core.delta import in_batches, last_number, query
 from acker.core.events import Event, Kind, LedgerRow, State
-from acker.core.ledger import APP, newest_fold, read_fold, unfolded
-from acker.core.oracle import Ledger, fold
-from acker.core.schemas import is_tuple, stream
-from acker.core.store import Store
+from acker.core.snapshot.ledger import APP, newest_fold, read_fold, unfolded
+from acker.core.store.schemas import is_tuple, stream
+from acker.core.store.store import Store
+from acker.core.store.tables import in_batches, last_number, query
 from acker.operations.fold import waiting_batches
-from acker.runtime.sessions import connect
+from acker.runtime.server.sessions import connect
 from tests.faults import by_hand
 from tests.faults.judge import faults, newest_rows
 from tests.faults.random_runs import Action, SimulatedRun
 from tests.faults.shapes import Message, Shape, build, feed, published, wanted
 from tests.faults.worker import Order, Reply, Worker
 from tests.kit.histories import written
+from tests.kit.oracle import Ledger, fold
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TRIES = 5  # of an order that a conflict refuses, as a scheduler has

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from acker.batches.run import Run
-from acker.core.formats import migrate
-from acker.core.store import Store
-from acker.operations.backup import back_up, store_in
+from acker.core.store.formats import migrate
+from acker.core.store.store import Store
 from acker.operations.cycle import run_cycle
-from acker.operations.restore import move, restore
+from acker.operations.maintenance.backup import back_up, store_in
+from acker.operations.maintenance.restore import move, restore
 from acker.reports.audit import audit_report
 from tests.faults.kills import killed_at
 from tests.kit import ROOT

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.core.delta import arrow_table, files_of
+from acker.core.store.tables import arrow_table, files_of
 from acker.operations.standing import republish
 from tests.faults.damaged import PUBLISHED, Damaged
 from tests.faults.damaged import living as living

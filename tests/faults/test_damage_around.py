@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acker.operations.compact import compact, vacuum
+from acker.operations.maintenance.compact import compact, vacuum
 from acker.operations.standing import republish
 from tests.faults.damaged import PUBLISHED, Damaged
 from tests.faults.damaged import living as living

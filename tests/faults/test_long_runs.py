@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker.components.anchors import fail_when
-from acker.core.delta import query
 from acker.core.retry import ExponentialBackoff
-from acker.core.store import Store
-from acker.operations.compact import compact, vacuum
+from acker.core.store.store import Store
+from acker.core.store.tables import query
 from acker.operations.cycle import run_cycle
-from acker.operations.trim import trim_events, trim_streams
+from acker.operations.maintenance.compact import compact, vacuum
+from acker.operations.maintenance.trim import trim_events, trim_streams
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.testing.session import for_few_rows

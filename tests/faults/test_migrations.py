@@ -8,8 +8,8 @@ import pytest
 
 from acker.batches.run import Run
 from acker.core.errors import StoreError
-from acker.core.formats import migrate, pending_migrations
-from acker.core.store import Store
+from acker.core.store.formats import migrate, pending_migrations
+from acker.core.store.store import Store
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
 from tests.faults.kills import killed_at

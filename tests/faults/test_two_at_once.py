@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from acker.core.delta import query
 from acker.core.events import State
-from acker.core.store import Store
+from acker.core.store.store import Store
+from acker.core.store.tables import query
 from tests.faults.by_hand import refuse_key
 from tests.faults.judge import faults
 from tests.faults.random_runs import Action, SimulatedRun

@@ -23,21 +23,21 @@ from acker.batches.progress import Step
 from acker.batches.run import Run
 from acker.core.errors import StoreError, TopologyError
 from acker.core.events import State
-from acker.core.lease import Lease
-from acker.core.store import Store
+from acker.core.store.lease import Lease
+from acker.core.store.store import Store
 from acker.core.tasks import Caller
-from acker.operations import compact as maintain
 from acker.operations import cycle
 from acker.operations import fold as acking
-from acker.operations.backup import back_up, store_in, topology_in
+from acker.operations.maintenance import compact as maintain
+from acker.operations.maintenance.backup import back_up, store_in, topology_in
+from acker.operations.maintenance.restore import restore
+from acker.operations.maintenance.trim import trim_events, trim_streams
 from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
-from acker.operations.restore import restore
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.operations.standing import republish
-from acker.operations.trim import trim_events, trim_streams
 from acker.reports.audit import audit_report
-from acker.runtime.sessions import connect
+from acker.runtime.server.sessions import connect
 from acker.runtime.settings import Settings
 from acker.testing.session import for_few_rows
 from tests.faults.shapes import Shape, build

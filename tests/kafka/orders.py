@@ -4,8 +4,8 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import functions as F
 
 from acker import ExponentialBackoff, Topology, fail_when
-from acker.spouts.kafka import KafkaSpout
-from acker.spouts.schemes import Json
+from acker.spouts.kafka.schemes import Json
+from acker.spouts.kafka.spout import KafkaSpout
 
 
 def orders(place, servers, topic, **more):

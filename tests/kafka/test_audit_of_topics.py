@@ -11,7 +11,7 @@ from acker.kafka.markers import MARKERS
 from acker.operations.cycle import drain, run_cycle
 from acker.operations.publish import publish
 from acker.operations.replay import replay_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.operations.standing import republish
 from acker.reports.audit import audit_report
 from tests.kafka.words import Words, cut_short

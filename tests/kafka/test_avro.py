@@ -8,7 +8,7 @@ import pytest
 
 from acker import Avro, SourceError
 from acker.spouts import History
-from acker.spouts.kafka import KafkaSpout
+from acker.spouts.kafka.spout import KafkaSpout
 from tests.kafka.endpoints import answering
 
 

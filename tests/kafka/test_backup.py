@@ -4,12 +4,12 @@ import pytest
 
 from acker import KafkaTarget
 from acker.batches.run import Run
-from acker.core.store import Store
-from acker.operations.backup import back_up
+from acker.core.store.store import Store
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
+from acker.operations.maintenance.backup import back_up
+from acker.operations.maintenance.restore import move, restore
 from acker.operations.publish import publish
-from acker.operations.restore import move, restore
 from acker.operations.standing import adopt
 from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report

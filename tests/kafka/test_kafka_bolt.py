@@ -4,7 +4,7 @@ import pytest
 
 from acker import Topology
 from acker.components.kafka_bolt import KafkaBolt
-from acker.core.delta import query
+from acker.core.store.tables import query
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout

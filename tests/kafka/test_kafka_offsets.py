@@ -8,9 +8,10 @@ import pytest
 from pyspark import cloudpickle
 
 from acker import Json, Text
-from acker.spouts import History, kafka_offsets
-from acker.spouts.kafka import KafkaSpout
-from acker.spouts.kafka_offsets import HOLE, NEAR, OffsetReader, gone, spans
+from acker.spouts import History
+from acker.spouts.kafka import offsets
+from acker.spouts.kafka.offsets import HOLE, NEAR, OffsetReader, gone, spans
+from acker.spouts.kafka.spout import KafkaSpout
 
 
 def reader(servers, committed=True, tombstones=False, headers=False):
@@ -78,7 +79,7 @@ print([row["value"] for batch in read(iter(asked)) for row in batch.to_pylist()]
 
 @pytest.mark.extended
 def test_a_broker_that_does_not_answer_is_named(monkeypatch):
-    monkeypatch.setattr(kafka_offsets, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(offsets, "_ANSWER_SECONDS", 1.0)
     with pytest.raises(
         TimeoutError, match=r"Kafka at 127\.0\.0\.1:9, .* orders-0: no record 7 came within 1 s"
     ):

@@ -8,8 +8,8 @@ import pytest
 
 from acker.core.errors import SourceError
 from acker.spouts import Backlog, History
-from acker.spouts.kafka import KafkaSpout
-from acker.spouts.schemes import Bytes, Json, KeyValue, Text
+from acker.spouts.kafka.schemes import Bytes, Json, KeyValue, Text
+from acker.spouts.kafka.spout import KafkaSpout
 
 NEW = History(None, list)
 

@@ -13,17 +13,17 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from acker import Count, DeltaSpout, KafkaSpout, KafkaTarget, Topology
-from acker.core.delta import query
 from acker.core.errors import SourceError, TopologyError
 from acker.core.events import State
+from acker.core.store.tables import query
 from acker.kafka import sending
 from acker.kafka.cluster import Cluster
 from acker.operations.cycle import drain, run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
+from acker.operations.maintenance.trim import trim_streams
 from acker.operations.publish import publish
 from acker.operations.replay import replay_by_hand
-from acker.operations.selection import Selection
-from acker.operations.trim import trim_streams
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.targets import kafka
 from tests.kafka.words import Words, cut_short

@@ -2,8 +2,8 @@
 
 import pytest
 
-from acker.core.delta import query
 from acker.core.errors import SourceError
+from acker.core.store.tables import query
 from acker.operations.cycle import drain, run_cycle, run_spout
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report

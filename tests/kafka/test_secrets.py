@@ -17,18 +17,18 @@ from confluent_kafka.admin import (
 )
 
 from acker import KafkaTarget, Topology
-from acker.core.delta import query
 from acker.core.errors import SourceError
 from acker.core.events import State
+from acker.core.store.tables import query
 from acker.kafka import groups
 from acker.kafka.cluster import Cluster, Partition
 from acker.operations.cycle import run_cycle
 from acker.operations.replay import replay_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.status import status_report
 from acker.runtime.manifest import manifest_of
 from acker.spouts import History
-from acker.spouts.kafka import KafkaSpout
+from acker.spouts.kafka.spout import KafkaSpout
 from tests.kafka.endpoints import answering
 from tests.kafka.logins import Issuer, client_certificate, trusting
 from tests.kit.broker import running_broker

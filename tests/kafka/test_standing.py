@@ -7,7 +7,7 @@ import pytest
 from acker import KafkaTarget
 from acker.batches.run import Run
 from acker.core.errors import SourceError
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.kafka.cluster import Cluster
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold

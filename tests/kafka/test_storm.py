@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker import ExponentialBackoff, Topology, fail_when
-from acker.core.delta import query
+from acker.core.store.tables import query
 from acker.operations.cycle import drain, run_cycle, run_spout
-from acker.spouts.kafka import KafkaSpout
+from acker.spouts.kafka.spout import KafkaSpout
 from tests.kafka.orders import seen
 
 

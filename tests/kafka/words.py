@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from acker import Count, ExponentialBackoff, KafkaTarget, Topology, fail_when
 from acker.batches.run import Run
 from acker.core.errors import SourceError
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.kafka import sending
 from acker.operations.publish import publish
 from acker.spouts import FileSpout

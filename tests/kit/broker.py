@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from acker.kafka import groups
 from acker.kafka.cluster import Cluster, Partition
-from acker.runtime import broker
-from acker.runtime.java import java_command
-from acker.runtime.ports import free_port
+from acker.runtime.server.java import java_command
+from acker.runtime.server.ports import free_port
+from embedded import broker
 from tests.kit.waiting import wait_for
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from acker.core.store import Store
+from acker.core.store.store import Store
 
 
 @dataclass(frozen=True)

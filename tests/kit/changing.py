@@ -13,8 +13,8 @@ import polars as pl
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from acker.core.delta import query
 from acker.core.retry import ExponentialBackoff
+from acker.core.store.tables import query
 from acker.operations.cycle import run_bolt, run_spout
 from acker.spouts import DeltaSpout, Spout
 from acker.topology.topology import Topology

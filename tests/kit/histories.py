@@ -10,10 +10,10 @@ from functools import reduce
 from operator import xor
 
 from acker.core.events import Event, Kind, LedgerRow
-from acker.core.ids import BUCKETS
-from acker.core.oracle import Ledger, fold
 from acker.core.retry import ExponentialBackoff
+from acker.core.store.ids import BUCKETS
 from acker.core.timeouts import Timeouts
+from tests.kit.oracle import Ledger, fold
 
 START = datetime(2026, 1, 1, tzinfo=UTC)  # at the edge of a window of each length below
 SOURCE = "source"

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import S3FileSystem
 
-from acker.runtime import process_guard as guard
-from acker.runtime.jars import locked
-from acker.runtime.ports import free_port
+from acker.runtime.server.jars import locked
+from acker.runtime.server.ports import free_port
 from acker.runtime.settings import LOOPBACK
+from embedded import process_guard as guard
 from tests.kit.waiting import wait_for
 
 BUCKET = "lake"

@@ -18,11 +18,11 @@ from acker.batches.run import Run
 from acker.core.errors import BoltError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
+from acker.operations.maintenance.trim import trim_events, trim_streams
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
-from acker.operations.trim import trim_events, trim_streams
+from acker.operations.selection.selection import Selection
 from acker.topology.topology import Topology
 from tests.kit.places import Clock
 from tests.kit.polars_topology import NoSpark, PolarsTopology, TableSource

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from acker.batches.progress import Step
 from acker.batches.run import Run
-from acker.core.delta import open_table, query
-from acker.core.ledger import NOW, newest_fold
-from acker.core.sightings import Sightings
-from acker.core.store import Store
+from acker.core.snapshot.ledger import NOW, newest_fold
+from acker.core.store.sightings import Sightings
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table, query
 from acker.core.tasks import CALLER, Tasks
 from acker.reports.status import status_report
 from acker.topology.topology import Topology

@@ -4,8 +4,8 @@ import polars as pl
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from acker.batches.run import Run
-from acker.core.delta import open_table
-from acker.core.schemas import LEDGER, stream
+from acker.core.store.schemas import LEDGER, stream
+from acker.core.store.tables import open_table
 from acker.operations.cycle import run_cycle
 from acker.operations.publish import acked_folds, former_streams, learn, record
 from acker.operations.taken_rows import note_taken

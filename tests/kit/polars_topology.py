@@ -14,12 +14,12 @@ from acker.batches.run import Run
 from acker.components.base import Component, Work
 from acker.components.dataframe_bolt import DataFrameBolt
 from acker.components.spout import SpoutComponent, history
-from acker.core.delta import append_rows, arrow_table, in_batches
 from acker.core.events import Kind
-from acker.core.ids import bucket, hash64
-from acker.core.schemas import LEDGER, STREAM_PROPERTIES, stream
-from acker.journal.inputs import SourceRange
-from acker.journal.replays import messages_of
+from acker.core.snapshot.inputs import SourceRange
+from acker.core.snapshot.replays import messages_of
+from acker.core.store.ids import bucket, hash64
+from acker.core.store.schemas import LEDGER, STREAM_PROPERTIES, stream
+from acker.core.store.tables import append_rows, arrow_table, in_batches
 from acker.topology.topology import Topology
 
 POSITION = {"_source_partition": pl.String, "_source_offset": pl.Int64}

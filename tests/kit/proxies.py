@@ -20,7 +20,7 @@ from multiprocessing.managers import BaseManager
 from typing import Any
 from urllib.parse import urlsplit
 
-from acker.runtime.ports import free_port
+from acker.runtime.server.ports import free_port
 from acker.runtime.settings import LOOPBACK
 
 COMMIT = r"/_delta_log/\d+\.json"  # in the path of what commits to a Delta table

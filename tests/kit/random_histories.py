@@ -11,11 +11,11 @@ from random import Random
 from hypothesis import strategies as st
 
 from acker.core.events import Event, Kind, State
-from acker.core.ids import BUCKETS, hash64
-from acker.core.oracle import Ledger
 from acker.core.retry import ExponentialBackoff
+from acker.core.store.ids import BUCKETS, hash64
 from acker.core.timeouts import Timeouts
 from tests.kit.histories import PARTITION, SOURCE, START, Scenario, Step, fold_step
+from tests.kit.oracle import Ledger
 
 
 def histories() -> st.SearchStrategy[Scenario]:

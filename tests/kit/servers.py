@@ -1,8 +1,8 @@
 """What tests that start a Spark server of their own share."""
 
-from acker.runtime import server
+from acker.runtime.server import process as server
+from acker.runtime.server.tokens import read_token
 from acker.runtime.settings import Settings
-from acker.runtime.tokens import read_token
 
 
 def settings_of(home: str) -> Settings:

@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 
-from acker.core.ids import Task, tasks
+from acker.core.store.ids import Task, tasks
 from acker.core.tasks import Done
 
 

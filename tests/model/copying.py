@@ -1,4 +1,4 @@
-"""Backups and moves, as `acker/operations/backup.py` and `restore.py` do them: a table at a time.
+"""Backups and moves, as `acker/operations/maintenance/backup.py` and `restore.py` do them: a table at a time.
 
 What is explored after that is the copy alone. Whoever worked on the original is gone. So what the original
 publishes late it publishes while it is copied.

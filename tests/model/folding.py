@@ -113,7 +113,7 @@ def decide(
     wait: frozenset[Root],
     spouts: Iterable[str],
 ) -> list[LedgerRow]:
-    """The rows of a fold, as `acker/core/oracle.py` decides them."""
+    """The rows of a fold, as `tests/kit/oracle.py` decides them."""
     pending = {row.root: row for row in before.live if row.state == "pending"}
     retrying = [row for row in before.live if row.state == "retrying"]
     if not world.on("retrying apart"):

@@ -1,4 +1,4 @@
-"""What a rich bolt holds back (`acker/core/streams.py`), and how orphans fail (`acker/batches`)."""
+"""What a rich bolt holds back (`acker/core/snapshot/streams.py`), and how orphans fail (`acker/batches`)."""
 
 from collections.abc import Iterator
 

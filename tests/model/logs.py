@@ -1,4 +1,4 @@
-"""The log of a batch: its events, derived from committed rows, as `acker/core/log.py` derives them."""
+"""The log of a batch: its events, derived from committed rows, as `acker/batches/log.py` derives them."""
 
 from collections.abc import Iterable, Iterator
 

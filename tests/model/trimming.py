@@ -1,4 +1,4 @@
-"""Trimming, as `acker/operations/trim.py` does it: it reads, records how far it will go, and deletes."""
+"""Trimming as `acker/operations/maintenance/trim.py` does it: reads, records how far it will go, deletes."""
 
 from collections.abc import Iterator
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from acker.runtime.sessions import owned_session
+from acker.runtime.server.sessions import owned_session
 from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
 from tests.kit.servers import settings_of

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acker.core.tasks import ROWS_AT_ONCE
-from acker.runtime.sessions import owned_session
+from acker.runtime.server.sessions import owned_session
 from acker.runtime.settings import Settings
 from acker.spark.tasks import acker_tasks
 from acker.testing.session import SHORT_LIVED, for_few_rows

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from acker.components.collector import RichBolt
-from acker.core.delta import files_of, query
 from acker.core.errors import ServerError, StoreError
-from acker.core.ids import Task, tasks
 from acker.core.retry import ExponentialBackoff
-from acker.core.schemas import EVENTS, LEDGER, stream
+from acker.core.store.ids import Task, tasks
+from acker.core.store.schemas import EVENTS, LEDGER, stream
+from acker.core.store.tables import files_of, query
 from acker.core.tasks import ROWS_AT_ONCE
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report

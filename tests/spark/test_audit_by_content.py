@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker.operations.cycle import run_cycle
-from acker.operations.trim import trim_streams
+from acker.operations.maintenance.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology

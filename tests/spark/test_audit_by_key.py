@@ -8,13 +8,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
-from acker.core.delta import query
 from acker.core.errors import TopologyError
 from acker.core.events import State
+from acker.core.store.tables import query
 from acker.operations.cycle import run_cycle
+from acker.operations.maintenance.trim import trim_streams
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
-from acker.operations.trim import trim_streams
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.targets.aggregates import Count, Max, Min, Sum
@@ -131,7 +131,9 @@ def test_tuples_of_no_message_count_once_also_between_the_counting_and_the_delet
     run_cycle(run)
     place.clock.advance(60)
     with monkeypatch.context() as patch:
-        patch.setattr("acker.operations.trim._delete", lambda *args: None)  # as if it was killed before
+        patch.setattr(
+            "acker.operations.maintenance.trim._delete", lambda *args: None
+        )  # as if it was killed before
         trim_streams(run, timedelta(0))
     assert judged(run) == NOTHING
     trim_streams(run, timedelta(0))

@@ -12,16 +12,16 @@ from pyspark.sql import functions as F
 
 from acker.batches.run import Run
 from acker.core.errors import StoreError
-from acker.core.lease import KEEPS_FILES, LASTS, Lease
-from acker.core.schemas import LEDGER
-from acker.core.store import Store
-from acker.operations.backup import Manifest, back_up, store_in, topology_in
-from acker.operations.compact import vacuum
+from acker.core.store.lease import KEEPS_FILES, LASTS, Lease
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
 from acker.operations.cycle import run_cycle
+from acker.operations.maintenance.backup import Manifest, back_up, store_in, topology_in
+from acker.operations.maintenance.compact import vacuum
+from acker.operations.maintenance.restore import move, restore
+from acker.operations.maintenance.trim import trim_streams
 from acker.operations.publish import publish
-from acker.operations.restore import move, restore
 from acker.operations.standing import adopt
-from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from acker.components.collector import RichBolt
 from acker.components.raising import ENDED
-from acker.core.delta import query
 from acker.core.errors import BoltError
+from acker.core.store.tables import query
 from acker.operations.cycle import run_bolt, run_spout
 from acker.spouts import DeltaSpout, FileSpout
 from acker.testing import run_bolt as tried

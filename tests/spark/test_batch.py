@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from pyspark.sql import functions as F
 
-from acker.core.delta import query
-from acker.core.ids import bucket
+from acker.core.store.ids import bucket
+from acker.core.store.tables import query
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.reports.audit import audit_report
 from acker.spark.columns import root_id

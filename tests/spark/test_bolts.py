@@ -18,13 +18,13 @@ from acker.components.collector import RichBolt
 from acker.components.dataframe_bolt import DataFrameBolt
 from acker.components.raising import error_of
 from acker.components.workers import TupleRunner
-from acker.core.delta import query
 from acker.core.errors import BoltError
 from acker.core.reasons import Redaction
-from acker.core.store import Store
-from acker.journal.batch import Batch
-from acker.journal.inputs import Spans
-from acker.journal.journal import Journal
+from acker.core.snapshot.inputs import Spans
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.store.store import Store
+from acker.core.store.tables import query
 from acker.operations.cycle import run_bolt, run_spout
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology

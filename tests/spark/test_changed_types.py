@@ -6,7 +6,7 @@ from deltalake import DeltaTable
 from acker.core.errors import BoltError
 from acker.operations.cycle import drain
 from acker.operations.replay import replay_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout, FileSpout
 from acker.topology.topology import Topology

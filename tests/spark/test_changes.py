@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from acker.components.collector import RichBolt
-from acker.operations.compact import compact, vacuum
 from acker.operations.cycle import drain, run_cycle
 from acker.operations.fold import fold
+from acker.operations.maintenance.compact import compact, vacuum
+from acker.operations.maintenance.trim import trim_streams
 from acker.operations.publish import publish
-from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology

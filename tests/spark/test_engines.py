@@ -3,11 +3,11 @@
 import pytest
 from deltalake import DeltaTable
 
-from acker.core.delta import query
 from acker.core.events import State
+from acker.core.store.tables import query
 from acker.operations.cycle import run_cycle
 from acker.operations.replay import replay_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from tests.kit.changing import CHAIN, POLARS, SPARK, build
 from tests.kit.places import Place
 

@@ -11,15 +11,16 @@ from pyspark.sql import functions as F
 from acker.components import spout as spout_component
 from acker.core.errors import SourceError
 from acker.core.events import State
-from acker.core.ids import root_ids
-from acker.core.schemas import stream
+from acker.core.store.ids import root_ids
+from acker.core.store.schemas import stream
 from acker.operations.cycle import drain
 from acker.operations.replay import replay_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spark.columns import root_id
 from acker.spark.delta import read
-from acker.spouts import DeltaSpout, FileSpout, History, few
+from acker.spouts import DeltaSpout, FileSpout, History
+from acker.spouts.files import local_reads
 from acker.topology.topology import Topology
 
 NO_HISTORY = History(None, lambda: [])
@@ -141,7 +142,7 @@ def test_what_one_process_had_better_leave_is_left_to_spark(place, spark, monkey
         return
     assert spout.read_few(asked(1), NO_HISTORY) is not None
     assert DeltaSpout(path).read_few(asked(1), NO_HISTORY) is None  # its rows have no ids
-    monkeypatch.setattr("acker.spouts.delta_few.MOST_BYTES", 10)
+    monkeypatch.setattr("acker.spouts.delta.local.MOST_BYTES", 10)
     assert spout.read_few(asked(1), NO_HISTORY) is None
     monkeypatch.undo()
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
@@ -176,7 +177,7 @@ def test_a_subclass_that_reads_back_in_its_own_way_is_asked_for_that(place):
     assert place.rows("same") == [(1, "LOUD")]
 
 
-@pytest.mark.parametrize("most", [few.MOST_MESSAGES, pytest.param(0, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("most", [local_reads.MOST_MESSAGES, pytest.param(0, marks=pytest.mark.thorough)])
 def test_a_replay_without_spark_leaves_the_rows_that_one_with_spark_leaves(place, spark, monkeypatch, most):
     monkeypatch.setattr(spout_component, "MOST_MESSAGES", most)
     path = place.path("orders")

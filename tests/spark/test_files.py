@@ -15,8 +15,8 @@ from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import drain, run_spout
 from acker.reports.audit import audit_report
 from acker.spouts import FileSpout
-from acker.spouts.columns import OtherTypeError, united
-from acker.spouts.listing import open_folder
+from acker.spouts.files.columns import OtherTypeError, united
+from acker.spouts.files.listing import open_folder
 from acker.topology.topology import Topology
 from tests.kit.messages import after, messages, positions
 from tests.kit.object_store import BUCKET

@@ -6,12 +6,12 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker import DeltaSpout, ExponentialBackoff, PermanentFailure, RichBolt, Topology, fail_when
-from acker.core.delta import query
 from acker.core.events import State
-from acker.core.schemas import LEDGER
+from acker.core.store.schemas import LEDGER
+from acker.core.store.tables import query
 from acker.operations.cycle import run_cycle
 from acker.operations.replay import replay_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 
 REPLAYED = Selection(states=(State.DEAD_LETTER,), reason="never")
 

@@ -3,11 +3,11 @@
 from pyspark.sql import functions as F
 
 from acker import DeltaSpout, ExponentialBackoff, Topology, merge_anchors
-from acker.core.delta import query
-from acker.core.schemas import EVENTS, LEDGER
+from acker.core.store.schemas import EVENTS, LEDGER
+from acker.core.store.tables import query
 from acker.operations.cycle import run_cycle
-from acker.operations.forget import Forgotten, forget
-from acker.operations.selection import Selection
+from acker.operations.maintenance.forget import Forgotten, forget
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 
 

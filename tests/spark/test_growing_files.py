@@ -5,7 +5,7 @@ import pytest
 
 from acker.operations.cycle import drain, run_cycle
 from acker.operations.replay import replay_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spouts import FileSpout, History
 from acker.topology.topology import Topology

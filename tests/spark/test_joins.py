@@ -10,10 +10,10 @@ from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
-from acker.operations.matching import select_recorded
 from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.matching import select_recorded
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology

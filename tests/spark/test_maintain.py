@@ -10,18 +10,18 @@ from pyspark.sql import functions as F
 
 from acker.batches.batch import finish
 from acker.components.collector import RichBolt
-from acker.core.delta import query
 from acker.core.errors import TopologyError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
-from acker.core.trims import Trim, append_trim, newest_trim
-from acker.operations.compact import compact, vacuum
+from acker.core.snapshot.trims import Trim, append_trim, newest_trim
+from acker.core.store.tables import query
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
+from acker.operations.maintenance.compact import compact, vacuum
+from acker.operations.maintenance.trim import trim_events, trim_streams
 from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
-from acker.operations.trim import trim_events, trim_streams
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout

@@ -3,11 +3,11 @@
 from datetime import timedelta
 
 from acker import Count
-from acker.core.delta import open_table
+from acker.core.store.tables import open_table
 from acker.operations import publish as publishing
 from acker.operations.cycle import run_cycle
+from acker.operations.maintenance.trim import trim_streams
 from acker.operations.publish import publish, published_through
-from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology

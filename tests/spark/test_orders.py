@@ -8,11 +8,11 @@ import pytest
 from deltalake import DeltaTable
 
 from acker.batches.batch import finish
-from acker.core.delta import query
 from acker.core.events import State
+from acker.core.store.tables import query
 from acker.operations.cycle import run_cycle
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.runtime.registry import load_topology
 from pipeline import orders, orders_feed

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from acker.core.audit import Overdue
 from acker.core.errors import StoreError
+from acker.core.snapshot.verdict import Overdue
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.publish import publish

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from acker import DeltaSpout, Target, Topology, TopologyError
-from acker.core.audit import Finding
 from acker.core.events import State
+from acker.core.snapshot.verdict import Finding
 from acker.operations.cycle import run_cycle
 from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.reports.trace import trace_report

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from acker.cli import rendering as render
 from acker.components.anchors import fail_when
 from acker.operations.cycle import drain, run_cycle
-from acker.operations.trim import trim_events, trim_streams
+from acker.operations.maintenance.trim import trim_events, trim_streams
 from acker.reports.status import status_report
 from acker.spouts import FileSpout
 from acker.topology.topology import Topology

@@ -7,16 +7,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from acker.core.delta import open_table
 from acker.core.errors import BoltError, StoreError, TopologyError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
-from acker.core.schemas import LEDGER
+from acker.core.store.schemas import LEDGER
+from acker.core.store.tables import open_table
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.publish import publish, published_through
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.sources import source_backlogs
 from acker.spouts import DeltaSpout

@@ -13,14 +13,14 @@ from pyspark.sql import functions as F
 
 from acker.components.anchors import collect_anchors
 from acker.core.events import State
-from acker.core.schemas import REFUSALS
+from acker.core.store.schemas import REFUSALS
 from acker.operations.cycle import drain, run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
+from acker.operations.maintenance.trim import trim_streams
 from acker.operations.publish import publish, publish_stream
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.operations.standing import republish
-from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout

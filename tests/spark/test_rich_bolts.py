@@ -8,14 +8,14 @@ from pyspark.sql import functions as F
 from acker.batches.batch import finish
 from acker.components.anchors import fail_when
 from acker.components.collector import RichBolt
-from acker.core.delta import query
 from acker.core.errors import BoltError, SettingsError, TopologyError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
+from acker.core.store.tables import query
 from acker.operations.cycle import drain, run_cycle
 from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.failures import failures
 from acker.reports.held_back import all_held_back

@@ -17,7 +17,7 @@ from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology

@@ -13,10 +13,11 @@ from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import drain
 from acker.operations.replay import replay_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
-from acker.spouts import DeltaSpout, FileSpout, few
-from acker.spouts.listing import list_folder
+from acker.spouts import DeltaSpout, FileSpout
+from acker.spouts.files import local_reads
+from acker.spouts.files.listing import list_folder
 from acker.topology.topology import Topology
 from tests.kit.messages import after, messages, positions
 from tests.kit.places import states
@@ -322,7 +323,7 @@ def test_lines_that_are_read_back_without_spark_are_those_that_spark_reads(place
     wanted = positions(*((file["path"], n) for file in planned["files"] for n in range(1, file["end"] + 2)))
     frame = spout.read_positions(spark, wanted, after(planned))
     found = sorted(frame.toArrow().to_pylist(), key=repr)
-    monkeypatch.setattr(few, "MOST_MESSAGES", 0)
+    monkeypatch.setattr(local_reads, "MOST_MESSAGES", 0)
     by_spark = spout.read_positions(spark, wanted, after(planned))
     assert frame.schema.toNullable() == by_spark.schema.toNullable()
     assert found == sorted(by_spark.toArrow().to_pylist(), key=repr)

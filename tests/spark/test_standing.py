@@ -9,12 +9,12 @@ from deltalake import DeltaTable
 
 from acker.batches.run import Run
 from acker.core.errors import StoreError
-from acker.core.schemas import LEDGER
-from acker.core.store import Store
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
 from acker.operations.cycle import run_cycle
+from acker.operations.maintenance.trim import trim_streams
 from acker.operations.publish import publish
 from acker.operations.standing import adopt, announce, look, republish
-from acker.operations.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.targets.standing import StandingError

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 
 from acker.components.anchors import fail_when
 from acker.components.collector import RichBolt
-from acker.core.delta import query
 from acker.core.errors import SettingsError
-from acker.core.ledger import newest_fold
 from acker.core.retry import ExponentialBackoff
+from acker.core.snapshot.ledger import newest_fold
+from acker.core.store.tables import query
 from acker.operations.cycle import run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.reports.status import status_report

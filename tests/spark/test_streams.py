@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 from pyspark.sql import functions as F
 
-from acker.core.delta import files_of, path_of, query
 from acker.core.errors import BoltError
-from acker.core.schemas import STREAM_PROPERTIES, properties_at
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
-from acker.core.streams import all_tuples, rows_by_batch
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.snapshot.streams import all_tuples, rows_by_batch
+from acker.core.store.schemas import STREAM_PROPERTIES, properties_at
+from acker.core.store.store import Store
+from acker.core.store.tables import files_of, path_of, query
 from acker.spark.streams import append, rows, stamped
 
 REPORT = "_root_id bigint, _kind string, _error string"

@@ -6,14 +6,14 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker import Count, Max, Sum
-from acker.core.delta import open_table
 from acker.core.errors import BoltError, TopologyError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
+from acker.core.store.tables import open_table
 from acker.operations.cycle import run_cycle
 from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from acker.components.anchors import fail_when
-from acker.core.audit import Finding
-from acker.core.delta import query
 from acker.core.retry import ExponentialBackoff
+from acker.core.snapshot.verdict import Finding
+from acker.core.store.tables import query
 from acker.operations.cycle import CycleResult, drain, room_for_new, run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.reports.audit import audit_report

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from acker.components.anchors import fail_when
 from acker.components.collector import RichBolt
 from acker.operations.cycle import run_cycle
-from acker.operations.trim import trim_streams
+from acker.operations.maintenance.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.spouts import DeltaSpout

@@ -11,7 +11,7 @@ from acker.core.errors import SourceError
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout, History
-from acker.spouts.listing import open_folder
+from acker.spouts.files.listing import open_folder
 from acker.topology.topology import Topology
 from tests.kit.object_store import BUCKET
 from tests.kit.places import states

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from acker.airflow import tasks
-from acker.core.delta import query
 from acker.core.errors import SettingsError
 from acker.core.events import State
-from acker.core.schemas import REPLAY_STEPS
+from acker.core.store.schemas import REPLAY_STEPS
+from acker.core.store.tables import query
 from acker.operations.approvals import (
     Told,
     question_of,
@@ -18,8 +18,8 @@ from acker.operations.approvals import (
 )
 from acker.operations.cycle import drain
 from acker.operations.replay import replay_by_hand
-from acker.operations.requests import read_request
-from acker.operations.selection import Selection
+from acker.operations.selection.requests import read_request
+from acker.operations.selection.selection import Selection
 from acker.reports.health import findings
 from acker.reports.looks import Look
 from tests.kit.limits import LIMITS

@@ -4,10 +4,10 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from acker.core.parquet import columns_of
-from acker.core.schemas import LEDGER, SCHEMAS, stream
-from acker.core.store import Store
-from acker.core.trims import Trim
+from acker.core.snapshot.trims import Trim
+from acker.core.store.parquet import columns_of
+from acker.core.store.schemas import LEDGER, SCHEMAS, stream
+from acker.core.store.store import Store
 from acker.kafka.cluster import Partition
 from acker.kafka.records import Found
 from acker.targets.audit import audit_counts, audit_rows, audit_sent

@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from acker.core.events import State
-from acker.core.kept import kept
-from acker.core.trims import append_trim
+from acker.core.snapshot.kept import kept
+from acker.core.snapshot.trims import append_trim
+from acker.operations.maintenance.trim import trim_streams
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
-from acker.operations.trim import trim_streams
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.targets.standing import StandingError
 from tests.kit.polars_publisher import run_and_publish
@@ -249,7 +249,7 @@ def test_a_trimming_that_was_cut_short_before_it_was_counted_keeps_what_goes_onc
 ):
     place.clock.advance(60)
     with monkeypatch.context() as patch:
-        patch.setattr("acker.operations.trim.append_trim", cut_short(append_trim))
+        patch.setattr("acker.operations.maintenance.trim.append_trim", cut_short(append_trim))
         with pytest.raises(KeyboardInterrupt):
             trim_streams(run, timedelta(0))
     DeltaTable(place.path("numbers")).update(predicate="id = 3", updates={"value": "30"})
@@ -275,7 +275,9 @@ def cut_short(append):
 def test_between_the_counting_of_what_goes_and_its_deletion_it_counts_once(place, run, monkeypatch):
     place.clock.advance(60)
     with monkeypatch.context() as patch:
-        patch.setattr("acker.operations.trim._delete", lambda *args: None)  # as if it was killed before
+        patch.setattr(
+            "acker.operations.maintenance.trim._delete", lambda *args: None
+        )  # as if it was killed before
         trim_streams(run, timedelta(0))
     assert judged(run) == sound(6)
     trim_streams(run, timedelta(0))

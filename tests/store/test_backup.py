@@ -10,13 +10,13 @@ import pytest
 
 from acker.batches.run import Run
 from acker.core.errors import StoreError
-from acker.core.lease import KEEPS_FILES, LASTS, Lease
-from acker.core.schemas import LEDGER
-from acker.core.store import Store
-from acker.operations.backup import back_up, store_in
+from acker.core.store.lease import KEEPS_FILES, LASTS, Lease
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
-from acker.operations.restore import move, restore
+from acker.operations.maintenance.backup import back_up, store_in
+from acker.operations.maintenance.restore import move, restore
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout, FileSpout
 from acker.topology.topology import Topology

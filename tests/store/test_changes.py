@@ -8,7 +8,7 @@ import pytest
 
 from acker.operations.cycle import drain, run_cycle
 from acker.operations.fold import fold, waiting_batches
-from acker.operations.trim import trim_streams
+from acker.operations.maintenance.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from tests.kit.changing import (

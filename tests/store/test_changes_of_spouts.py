@@ -9,7 +9,7 @@ from acker.core.events import State
 from acker.operations.cycle import drain, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.trace import trace_report
 from tests.kit.changing import CHAIN, POLARS, advance, build, failed
 from tests.kit.polars_topology import acked

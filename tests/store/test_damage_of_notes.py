@@ -11,10 +11,10 @@ import pytest
 from deltalake import DeltaTable
 
 from acker.core.errors import StoreError
-from acker.core.store import Store
+from acker.core.store.store import Store
+from acker.operations.maintenance.trim import trim_streams
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
-from acker.operations.trim import trim_streams
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from tests.kit.polars_publisher import run_and_publish
 from tests.kit.polars_topology import PolarsTopology, TableSource

@@ -9,11 +9,11 @@ from acker.airflow import tasks
 from acker.core.errors import SettingsError
 from acker.core.events import SELECTABLE, State
 from acker.core.retry import ExponentialBackoff
-from acker.core.schemas import stream
+from acker.core.store.schemas import stream
 from acker.operations.cycle import run_cycle
-from acker.operations.matching import select
 from acker.operations.replay import dry_run, replay_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.matching import select
+from acker.operations.selection.selection import Selection
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
 NEW_YEAR = date(2026, 1, 1)

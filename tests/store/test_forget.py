@@ -11,17 +11,17 @@ from deltalake.exceptions import CommitFailedError
 from acker.airflow import tasks
 from acker.batches.holds import held_if_it_raises
 from acker.batches.plan import plan_bolt
-from acker.core.delta import files_of, query
 from acker.core.errors import SettingsError
 from acker.core.events import SELECTABLE
 from acker.core.retry import ExponentialBackoff
-from acker.core.schemas import EVENTS, HOLDS, LEDGER, REPLAY_REQUESTS
-from acker.core.store import Store
-from acker.operations.compact import compact
+from acker.core.store.schemas import EVENTS, HOLDS, LEDGER, REPLAY_REQUESTS
+from acker.core.store.store import Store
+from acker.core.store.tables import files_of, query
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
-from acker.operations.forget import Forgotten, dry_run, expire_reasons, forget
-from acker.operations.selection import Selection
+from acker.operations.maintenance.compact import compact
+from acker.operations.maintenance.forget import Forgotten, dry_run, expire_reasons, forget
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from tests.kit.polars_topology import PolarsTopology, TableSource, rows
 

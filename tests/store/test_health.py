@@ -11,18 +11,18 @@ import polars as pl
 import pytest
 
 from acker.components.spout import SpoutComponent
-from acker.core.delta import last_number
 from acker.core.errors import BoltError, SettingsError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
-from acker.core.schemas import ACKNOWLEDGEMENTS
-from acker.core.store import Store
-from acker.operations import upkeep
+from acker.core.store.schemas import ACKNOWLEDGEMENTS
+from acker.core.store.store import Store
+from acker.core.store.tables import last_number
 from acker.operations.acknowledge import APP, acknowledge
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
+from acker.operations.maintenance import upkeep
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports import late, places, sources
 from acker.reports.health import findings
 from acker.reports.looks import PAGE, Limits, Look

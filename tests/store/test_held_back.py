@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from acker.components.base import Work
-from acker.core.parquet import file_name
-from acker.core.streams import PLACE, Rows, held_back
+from acker.core.snapshot.streams import PLACE, Rows, held_back
+from acker.core.store.parquet import file_name
 from acker.operations.cycle import run_cycle
 from acker.operations.fold import fold
 from acker.reports.failures import failures

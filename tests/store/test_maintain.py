@@ -6,14 +6,14 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from acker.core.delta import files_of, query
 from acker.core.errors import InTheWay
-from acker.core.lease import COMPACTS, LASTS, Lease
-from acker.core.schemas import BATCHES, EVENTS, LEDGER
-from acker.operations.compact import compact
+from acker.core.store.lease import COMPACTS, LASTS, Lease
+from acker.core.store.schemas import BATCHES, EVENTS, LEDGER
+from acker.core.store.tables import files_of, query
 from acker.operations.cycle import run_cycle, run_spout
 from acker.operations.fold import fold
-from acker.operations.trim import trim_events, trim_streams
+from acker.operations.maintenance.compact import compact
+from acker.operations.maintenance.trim import trim_events, trim_streams
 from acker.reports.audit import audit_report
 from tests.kit.busy import Busy, once
 from tests.kit.polars_topology import PolarsTopology, TableSource, acked

@@ -8,9 +8,9 @@ from deltalake import DeltaTable, Field
 
 from acker.batches.run import Run
 from acker.core.errors import StoreError
-from acker.core.formats import migrate, pending_migrations
-from acker.core.schemas import FORMAT, FORMAT_PROPERTY, SCHEMAS
-from acker.core.store import Store
+from acker.core.store.formats import migrate, pending_migrations
+from acker.core.store.schemas import FORMAT, FORMAT_PROPERTY, SCHEMAS
+from acker.core.store.store import Store
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
 from tests.kit.old_store import NAME, add, topology

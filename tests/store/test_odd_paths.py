@@ -8,11 +8,11 @@ import pytest
 
 from acker.batches.run import Run
 from acker.core.errors import AckerError
-from acker.core.store import Store
-from acker.operations.backup import back_up, store_in, topology_in
-from acker.operations.compact import compact, vacuum
+from acker.core.store.store import Store
 from acker.operations.cycle import run_cycle
-from acker.operations.restore import move, restore
+from acker.operations.maintenance.backup import back_up, store_in, topology_in
+from acker.operations.maintenance.compact import compact, vacuum
+from acker.operations.maintenance.restore import move, restore
 from acker.reports.audit import audit_report
 from acker.runtime.settings import Settings
 from acker.spouts import DeltaSpout

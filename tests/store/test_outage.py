@@ -5,7 +5,7 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from acker.core.ledger import fold_counts
+from acker.core.snapshot.ledger import fold_counts
 from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from tests.kit.polars_topology import PolarsTopology, TableSource

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
-from acker.core.audit import Overdue
-from acker.core.refusals import record_refusals
-from acker.core.schemas import LEDGER
+from acker.core.snapshot.refusals import record_refusals
+from acker.core.snapshot.verdict import Overdue
+from acker.core.store.schemas import LEDGER
 from acker.operations.contents import MOST_PASSED_OVER
 from acker.operations.cycle import run_bolt, run_spout
 from acker.operations.fold import fold

@@ -13,7 +13,7 @@ from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import room_for_new, run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.status import status_report
 from tests.kit.places import upto
 from tests.kit.polars_topology import PolarsTopology, TableSource

@@ -6,14 +6,14 @@ import polars as pl
 import pytest
 
 from acker.core.errors import StoreError
-from acker.core.ledger import newest_fold
-from acker.core.refusals import leaving, read_by_fold, record_refusals, refused_roots
-from acker.core.schemas import LEDGER, REFUSALS
+from acker.core.snapshot.ledger import newest_fold
+from acker.core.snapshot.refusals import leaving, read_by_fold, record_refusals, refused_roots
+from acker.core.store.schemas import LEDGER, REFUSALS
 from acker.operations.cycle import run_bolt, run_spout
 from acker.operations.fold import fold
-from acker.operations.matching import select
 from acker.operations.replay import plan_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.matching import select
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.waiting import waits_for_acker
 from tests.kit.polars_topology import PolarsTopology, TableSource

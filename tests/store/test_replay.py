@@ -10,19 +10,19 @@ from deltalake import DeltaTable
 from acker.batches.batch import finish
 from acker.batches.plan import plan
 from acker.components.spout import history
-from acker.core.delta import query
 from acker.core.errors import SettingsError, StoreError
 from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
-from acker.core.schemas import REPLAYS, stream
-from acker.journal.inputs import SourceRange
-from acker.journal.replays import messages_of
+from acker.core.snapshot.inputs import SourceRange
+from acker.core.snapshot.replays import messages_of
+from acker.core.store.schemas import REPLAYS, stream
+from acker.core.store.tables import query
 from acker.operations.cycle import drain, run_cycle, run_spout
 from acker.operations.fold import fold
-from acker.operations.matching import select
 from acker.operations.replay import DryRun, dry_run, plan_by_hand, plan_due, replay_by_hand
-from acker.operations.requests import read_request
-from acker.operations.selection import Selection
+from acker.operations.selection.matching import select
+from acker.operations.selection.requests import read_request
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.failures import commonest_failures, nothing_passed
 from tests.kit.polars_topology import PolarsTopology, TableSource

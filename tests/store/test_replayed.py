@@ -8,7 +8,7 @@ from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import drain, run_cycle
 from acker.operations.replay import emit_requested, replay_by_hand, request_by_hand
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.replayed import Replayed, replayed
 from tests.kit.polars_topology import PolarsTopology, TableSource
 

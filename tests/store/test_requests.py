@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from acker.core.delta import query
 from acker.core.errors import SettingsError, StoreError
 from acker.core.events import State
-from acker.core.schemas import REPLAY_REQUESTS, REPLAYS
-from acker.journal.replays import record_requested
+from acker.core.snapshot.replays import record_requested
+from acker.core.store.schemas import REPLAY_REQUESTS, REPLAYS
+from acker.core.store.tables import query
 from acker.operations.cycle import drain
 from acker.operations.replay import emit_requested, plan_requested, replay_by_hand, request_by_hand
-from acker.operations.requests import read_request
-from acker.operations.selection import Selection
+from acker.operations.selection.requests import read_request
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from tests.kit.polars_topology import PolarsTopology, TableSource
 

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from acker.core.identity import become_another, identity_of, publish_again
-from acker.core.publishers import Meeting, has_published, meet
-from acker.core.schemas import LEDGER
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
+from acker.core.snapshot.publishers import Meeting, has_published, meet
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.identity import become_another, identity_of, publish_again
+from acker.core.store.schemas import LEDGER
+from acker.core.store.store import Store
 from acker.targets.append import DeltaAppend
 from acker.targets.base import Publisher
 from acker.targets.standing import StandingError, check_new, standing_of

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from acker.core.delta import append_rows, query
 from acker.core.events import Kind
-from acker.core.parquet import columns_of
-from acker.core.schemas import EVENTS
+from acker.core.store.parquet import columns_of
+from acker.core.store.schemas import EVENTS
+from acker.core.store.tables import append_rows, query
 from acker.operations.cycle import run_cycle
 from acker.reports.trace import trace_report
 from tests.kit.polars_topology import PolarsTopology, TableSource

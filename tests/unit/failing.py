@@ -7,11 +7,11 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from acker.batches.run import Run
-from acker.core.schemas import stream
-from acker.core.store import Store
-from acker.journal.batch import Batch
-from acker.journal.inputs import SourceRange, Span, Spans
-from acker.journal.journal import Journal
+from acker.core.snapshot.inputs import SourceRange, Span, Spans
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.store.schemas import stream
+from acker.core.store.store import Store
 from acker.operations.fold import fold
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings

@@ -9,14 +9,14 @@ from typing import Any
 import polars as pl
 
 from acker.batches.run import Run
-from acker.core.checksums import batch_row, checksum_of_batch
-from acker.core.delta import append_rows
-from acker.core.parquet import columns_of
-from acker.core.schemas import EVENTS
-from acker.core.store import Store
-from acker.journal.batch import Batch
-from acker.journal.inputs import SourceRange, Span, Spans
-from acker.journal.journal import Journal
+from acker.core.snapshot.inputs import SourceRange, Span, Spans
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.store.checksums import batch_row, checksum_of_batch
+from acker.core.store.parquet import columns_of
+from acker.core.store.schemas import EVENTS
+from acker.core.store.store import Store
+from acker.core.store.tables import append_rows
 from acker.operations.fold import fold
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings

@@ -6,7 +6,7 @@ import pytest
 
 from acker.components.collector import RichBolt
 from acker.spouts import DeltaSpout
-from acker.spouts.kafka import KafkaSpout
+from acker.spouts.kafka.spout import KafkaSpout
 from acker.targets.kafka import KafkaTarget
 from acker.topology.advice import advice
 from acker.topology.topology import Topology

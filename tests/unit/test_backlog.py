@@ -13,16 +13,16 @@ from acker.airflow import tasks
 from acker.cli import rendering as render
 from acker.core.errors import SourceError
 from acker.core.quoting import printable
-from acker.core.store import Store
-from acker.journal.batch import Batch
-from acker.journal.inputs import SourceRange
-from acker.journal.journal import Journal
+from acker.core.snapshot.inputs import SourceRange
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.store.store import Store
 from acker.operations.fold import fold
 from acker.reports.audit import audit_report
 from acker.reports.sources import SourceBacklog, amounts, left_out, never_read, source_backlogs
 from acker.reports.status import status_report
 from acker.spouts import Backlog, Changed, DeltaSpout, FileSpout, History
-from acker.spouts.delta_log import highest_row_id, oldest_commit
+from acker.spouts.delta.log import highest_row_id, oldest_commit
 from acker.topology.topology import Topology
 from tests.unit.fuzzed import ODD, shop
 

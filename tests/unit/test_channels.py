@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
-from acker.runtime.channels import LoopbackChannel, address, channel
+from acker.runtime.server.channels import LoopbackChannel, address, channel
 
 SHOWN = ("authorization", "Bearer secret")
 

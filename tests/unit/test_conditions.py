@@ -9,11 +9,11 @@ import pytest
 from deltalake import write_deltalake
 
 from acker.core.errors import SettingsError
-from acker.core.schemas import stream
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
-from acker.operations.conditions import check_condition, messages_where
-from acker.operations.terms import FUNCTIONS
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.schemas import stream
+from acker.core.store.store import Store
+from acker.operations.selection.conditions import check_condition, messages_where
+from acker.operations.selection.terms import FUNCTIONS
 from tests.kit import ROOT
 
 PAGE = "docs/how-to/backfill.md"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from acker.spouts import FileSpout
-from acker.spouts.kafka import KafkaSpout
+from acker.spouts.kafka.spout import KafkaSpout
 from acker.targets.kafka import KafkaTarget
 from pipeline.demo import feed as feeding
 from pipeline.demo.feed import Files, feed, plain_counts, split

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.core.delta import open_table, path_of, query
 from acker.core.errors import AckerError, BoltError, StoreError
-from acker.core.schemas import BATCHES, EVENTS, LEDGER
-from acker.core.store import Store
+from acker.core.store.schemas import BATCHES, EVENTS, LEDGER
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table, path_of, query
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from acker.airflow import tasks
 from acker.cli.commands import main
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.messages import MessageId
-from acker.core.trims import Trim, append_trim
+from acker.core.snapshot.trims import Trim, append_trim
 from acker.operations.replay import dry_run
-from acker.operations.selection import Selection
+from acker.operations.selection.selection import Selection
 from acker.reports.failures import Failure, Failures, commonest_failures, failures
 from acker.reports.published import published_rows
 from acker.reports.rows import LONGEST, plain_rows

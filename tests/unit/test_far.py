@@ -2,7 +2,7 @@
 
 import pytest
 
-from acker.core.schemas import EVENTS, SCHEMAS, properties_at
+from acker.core.store.schemas import EVENTS, SCHEMAS, properties_at
 
 
 @pytest.mark.parametrize("path", ["s3a://lake/store/events", "abfss://lake@host/events", "gs://lake/events"])

@@ -7,9 +7,9 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from acker.spouts import few
-from acker.spouts.few import lines_of
-from acker.spouts.listing import look_at
+from acker.spouts.files import local_reads as few
+from acker.spouts.files.listing import look_at
+from acker.spouts.files.local_reads import lines_of
 
 TEXTS = {
     "one": b"a\nb\r\n\nd\n",

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 
 from acker.core.events import LIVE, Event, LedgerRow, State
-from acker.core.fold import FoldInput, folded, joined_roots, marked
-from acker.core.holders import HOLDERS
-from acker.core.ids import tasks
-from acker.core.oracle import Ledger
-from acker.core.parquet import columns_of
+from acker.core.fold.decide import FoldInput, folded, joined_roots, marked
 from acker.core.retry import delay_after
-from acker.core.schemas import EVENTS, LEDGER
+from acker.core.snapshot.holders import HOLDERS
+from acker.core.store.ids import tasks
+from acker.core.store.parquet import columns_of
+from acker.core.store.schemas import EVENTS, LEDGER
 from acker.core.timeouts import Turn
 from tests.kit.histories import Scenario, Step, ledgers, written
+from tests.kit.oracle import Ledger
 from tests.kit.random_histories import histories
 from tests.kit.scenarios import SCENARIOS
 

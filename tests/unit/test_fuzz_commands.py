@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acker.airflow import tasks
 from acker.cli.commands import main
 from acker.core.errors import AckerError, SettingsError
-from acker.operations.selection import MOST_POSITIONS
+from acker.operations.selection.selection import MOST_POSITIONS
 from tests.unit.fuzzed import ODD, REASON, folded
 
 TEXTS = st.text(max_size=30) | st.sampled_from(

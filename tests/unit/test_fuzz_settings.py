@@ -7,9 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acker.core.errors import ServerError, SettingsError
-from acker.runtime import server
-from acker.runtime.ports import is_listening
-from acker.runtime.sessions import connect
+from acker.runtime.server import process as server
+from acker.runtime.server.ports import is_listening
+from acker.runtime.server.sessions import connect
 from acker.runtime.settings import Settings
 
 NAMES = (

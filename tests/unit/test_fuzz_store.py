@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acker.core.delta import append_rows, query
 from acker.core.errors import AckerError, StoreError
-from acker.core.ledger import newest_fold
-from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
+from acker.core.snapshot.ledger import newest_fold
+from acker.core.store.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
+from acker.core.store.tables import append_rows, query
 from acker.core.tasks import Caller
 from acker.operations.fold import fold
-from acker.operations.matching import select
-from acker.operations.selection import Selection
+from acker.operations.selection.matching import select
+from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.reports.trace import trace_report

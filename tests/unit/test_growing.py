@@ -6,7 +6,7 @@ import pytest
 
 from acker.core.errors import SourceError
 from acker.spouts import Backlog, Changed, FileSpout, History
-from acker.spouts import growing as growing_module
+from acker.spouts.files import growing as growing_module
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_file_that_was_planned_before_the_spout_was_told_that_they_grow_stays_
 
 
 def test_what_a_file_has_that_became_too_large_is_left_out_and_told(spout, log, monkeypatch):
-    monkeypatch.setattr("acker.spouts.grown.LARGEST_TEXT_BYTES", 5)
+    monkeypatch.setattr("acker.spouts.files.grown.LARGEST_TEXT_BYTES", 5)
     history = []
     append(log, "1\n2\n")
     append(log.with_name("large"), "1\n2\n3\n")

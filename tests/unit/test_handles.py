@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from acker.core.delta import append_rows, last_number
-from acker.core.schemas import BATCHES, SCHEMAS
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.schemas import BATCHES, SCHEMAS
+from acker.core.store.store import Store
+from acker.core.store.tables import append_rows, last_number
 
 NO_ROWS = SCHEMAS[BATCHES].arrow().empty_table()
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from acker.core.delta import history, path_of
+from acker.core.store.tables import history, path_of
 
 
 @pytest.fixture(params=["a table", "a clone"])

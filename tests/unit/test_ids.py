@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from acker.core.ids import hash64, tuple_ids
+from acker.core.store.ids import hash64, tuple_ids
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acker.core.errors import ServerError
-from acker.runtime.jars import fetched, listed_sums, sums_file
+from acker.runtime.server.jars import fetched, listed_sums, sums_file
 from tests.kit import ROOT
 
 LISTS = [*sorted((ROOT / "acker" / "runtime").glob("*.xml")), ROOT / "bench" / "storm" / "ivy.xml"]

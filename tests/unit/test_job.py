@@ -13,19 +13,26 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from acker.core import fold_files, live
-from acker.core.checksums import batch_row, checksum_of_batch
-from acker.core.delta import append_rows, files_of, query
 from acker.core.errors import StoreError
 from acker.core.events import Event, LedgerRow, State
-from acker.core.fold_job import FoldRequest, run_fold
-from acker.core.ledger import Fold, Live, fold_counts, highest_attempt, live_counts, live_rows, newest_fold
-from acker.core.oracle import Ledger
-from acker.core.parquet import collect, columns_of
+from acker.core.fold import files, live
+from acker.core.fold.job import FoldRequest, run_fold
 from acker.core.retry import delay_after
-from acker.core.schemas import EVENTS, LEDGER
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
+from acker.core.snapshot.ledger import (
+    Fold,
+    Live,
+    fold_counts,
+    highest_attempt,
+    live_counts,
+    live_rows,
+    newest_fold,
+)
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.checksums import batch_row, checksum_of_batch
+from acker.core.store.parquet import collect, columns_of
+from acker.core.store.schemas import EVENTS, LEDGER
+from acker.core.store.store import Store
+from acker.core.store.tables import append_rows, files_of, query
 from acker.core.tasks import Caller, Tasks
 from tests.kit.histories import (
     RETRY,
@@ -43,6 +50,7 @@ from tests.kit.histories import (
     step,
     written,
 )
+from tests.kit.oracle import Ledger
 from tests.kit.tasks import PickledTasks
 
 BOTH = (SOURCE, "words")
@@ -237,7 +245,7 @@ def test_many_small_files_of_live_rows_become_one(in_flight: Store, monkeypatch:
 def test_many_live_rows_are_written_into_several_files_by_age(
     in_flight: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (live, fold_files):
+    for module in (live, files):
         monkeypatch.setattr(module, "ROWS_OF_A_FILE", 2)
     events = [init(offset, A) for offset in range(4, 9)]
     log(in_flight, 3, *events)

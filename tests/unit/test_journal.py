@@ -11,14 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from acker.core.delta import append_rows
 from acker.core.errors import StoreError
-from acker.core.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
-from acker.core.store import Store
-from acker.journal.batch import Batch
-from acker.journal.inputs import Replay, SourceRange, Span, Spans
-from acker.journal.journal import Journal
-from acker.journal.replays import messages_of
+from acker.core.snapshot.inputs import Replay, SourceRange, Span, Spans
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.planned import Batch
+from acker.core.snapshot.replays import messages_of
+from acker.core.store.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS
+from acker.core.store.store import Store
+from acker.core.store.tables import append_rows
 
 ROUNDS = 20
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acker.core import sightings
-from acker.core.delta import open_table
 from acker.core.errors import StoreError
-from acker.core.lease import LASTS, LEASE, RENEWED_AFTER, Lease
-from acker.core.sightings import Sightings
-from acker.core.store import Store
+from acker.core.store import sightings
+from acker.core.store.lease import LASTS, LEASE, RENEWED_AFTER, Lease
+from acker.core.store.sightings import Sightings
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table
 from acker.runtime.deployment import name_of
 from acker.runtime.settings import Settings
 
@@ -35,10 +35,10 @@ TAKE = """
 import sys
 from datetime import timedelta
 from acker.batches.run import utc_now
-from acker.core.store import Store
+from acker.core.store.store import Store
 from acker.core.errors import StoreError
-from acker.core.lease import LASTS, Lease
-from acker.core.sightings import Sightings, steady_seconds
+from acker.core.store.lease import LASTS, Lease
+from acker.core.store.sightings import Sightings, steady_seconds
 
 uri, name, rounds = sys.argv[1:]
 print("ready", flush=True)

@@ -11,9 +11,9 @@ import pytest
 
 from acker.core.errors import SettingsError, SourceError
 from acker.spouts import FileSpout
-from acker.spouts.globs import first_match, matches
-from acker.spouts.listing import IGNORED, list_folder, look_at
-from acker.spouts.walking import SourceFile
+from acker.spouts.files.globs import first_match, matches
+from acker.spouts.files.listing import IGNORED, list_folder, look_at
+from acker.spouts.files.walking import SourceFile
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_what_is_no_file_is_told_and_never_opened(folder, tmp_path):
 
 AS_NOBODY = """
 import os, sys
-from acker.spouts.listing import list_folder
+from acker.spouts.files.listing import list_folder
 os.setgid(65534); os.setuid(65534)
 read, why = list_folder(sys.argv[1]).parted("*", ())
 print(list(read), dict(why))

@@ -8,16 +8,16 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from acker.core import log
-from acker.core.checksums import batch_row, checksum_of_batch
-from acker.core.commits import commit_rows
-from acker.core.delta import arrow_table, query
+from acker.batches import log
+from acker.batches.log import LogRequest, run_log
 from acker.core.errors import StoreError
-from acker.core.log import LogRequest, run_log
-from acker.core.parquet import columns_of
-from acker.core.schemas import EVENTS, stream
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.store.checksums import batch_row, checksum_of_batch
+from acker.core.store.commits import commit_rows
+from acker.core.store.parquet import columns_of
+from acker.core.store.schemas import EVENTS, stream
+from acker.core.store.store import Store
+from acker.core.store.tables import arrow_table, query
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SPOUTS = LogRequest("numbers", 1, ["words"], None, NOW)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from acker.runtime.logs import kept_log, last_words
+from acker.runtime.server.logs import kept_log, last_words
 
 PRIVATE = 0o077
 

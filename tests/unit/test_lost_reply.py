@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from acker.core.delta import append_rows, commit_once
-from acker.core.schemas import SCHEMAS, TRIMS
-from acker.core.store import Store
+from acker.core.store.schemas import SCHEMAS, TRIMS
+from acker.core.store.store import Store
+from acker.core.store.tables import append_rows, commit_once
 
 TRIM = pa.Table.from_pylist([{"trim": 1}], SCHEMAS[TRIMS].arrow())
 

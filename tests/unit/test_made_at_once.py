@@ -7,10 +7,10 @@ from threading import Barrier
 import pyarrow as pa
 from deltalake import Schema
 
-from acker.core.commits import commit_batch, write_file
-from acker.core.delta import query
-from acker.core.schemas import SCHEMAS, stream
-from acker.core.store import Store
+from acker.core.store.commits import commit_batch, write_file
+from acker.core.store.schemas import SCHEMAS, stream
+from acker.core.store.store import Store
+from acker.core.store.tables import query
 
 AT_ONCE = 2
 ROUNDS = 20

@@ -12,8 +12,8 @@ from acker.core.errors import TopologyError
 from acker.runtime.manifest import manifest_of, registered_manifests
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
-from acker.spouts.kafka import KafkaSpout
-from acker.spouts.schemes import Json
+from acker.spouts.kafka.schemes import Json
+from acker.spouts.kafka.spout import KafkaSpout
 
 MODULE = """
 from acker import FileSpout, Topology

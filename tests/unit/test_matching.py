@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from acker.operations.matching import parted
+from acker.operations.selection.matching import parted
 
 
 def emissions(*rows):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from acker.core.events import Event, Kind, LedgerRow, State
 from acker.core.messages import MessageId, message_of
-from acker.core.oracle import Ledger, fold
 from acker.core.retry import ExponentialBackoff
 from acker.core.timeouts import Timeouts, Turn
 from tests.kit.histories import (
@@ -33,6 +32,7 @@ from tests.kit.histories import (
     step,
     written,
 )
+from tests.kit.oracle import Ledger, fold
 from tests.kit.random_histories import emission, histories, tree
 from tests.kit.scenarios import SCENARIOS
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acker.core.errors import SourceError
-from acker.spouts.columns import decoded, footers
-from acker.spouts.listing import open_folder
-from acker.spouts.packing import Packing, broken, packing, packings, way_of_name
+from acker.spouts.files.columns import decoded, footers
+from acker.spouts.files.listing import open_folder
+from acker.spouts.files.packing import Packing, broken, packing, packings, way_of_name
 from tests.kit.object_store import BUCKET, running_object_store
 
 TEXT = b'{"id": 1}\n'

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from acker.spouts.csv_fields import CsvFields
-from acker.spouts.json_objects import JsonObjects
-from acker.spouts.parsing import Rows, _has_required, fields_of
+from acker.spouts.parsed.csv_fields import CsvFields
+from acker.spouts.parsed.json_objects import JsonObjects
+from acker.spouts.parsed.workers import Rows, _has_required, fields_of
 
 TYPES = {
     "boolean": t.BooleanType(),

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from acker.components.printed import Printed
-from acker.runtime import server
 from acker.runtime.printed import PrintedLines
+from acker.runtime.server import process as server
 from acker.runtime.settings import Settings
 
 

@@ -6,9 +6,9 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acker.core.delta import open_table, query
 from acker.core.errors import SettingsError
 from acker.core.quoting import check_text, markdown_code, printable, sql_name, sql_text
+from acker.core.store.tables import open_table, query
 
 TEXTS = st.text(max_size=40) | st.sampled_from(["'", "''", "\\'", "'; DROP TABLE t; --", "\x00", "$$", "{x}"])
 

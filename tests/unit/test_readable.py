@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from acker.core.store import Store
-from acker.journal.journal import Journal
-from acker.operations.readable import Gone, gone_of
+from acker.core.snapshot.journal import Journal
+from acker.core.store.store import Store
+from acker.operations.selection.readable import Gone, gone_of
 from acker.spouts import DeltaSpout, FileSpout, History
 from acker.topology.topology import Topology
 

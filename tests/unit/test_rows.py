@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Schema
 
-from acker.core.commits import batch_folder, commit_batch, files_below
-from acker.core.schemas import STREAM_PROPERTIES
-from acker.core.snapshot import Snapshot
-from acker.core.store import Store
-from acker.core.streams import Rows
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.snapshot.streams import Rows
+from acker.core.store.commits import batch_folder, commit_batch, files_below
+from acker.core.store.schemas import STREAM_PROPERTIES
+from acker.core.store.store import Store
 
 ROWS = pa.schema(
     [("_batch", pa.int64()), ("_root_id", pa.int64()), ("_kind", pa.string()), ("_error", pa.string())]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acker.core.said import said
+from acker.core.error_messages import said
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.

@@ -6,8 +6,8 @@ import pytest
 
 from acker.core.errors import SettingsError, UnknownMessage
 from acker.core.events import State
-from acker.operations.fields import check_known
-from acker.operations.selection import Selection
+from acker.operations.selection.fields import check_known
+from acker.operations.selection.selection import Selection
 from acker.spouts import DeltaSpout
 from acker.topology.topology import Topology
 

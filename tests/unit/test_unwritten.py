@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from acker.core.delta import append_rows
 from acker.core.errors import ServerError, StoreError
-from acker.core.schemas import SCHEMAS
-from acker.core.store import Store
-from acker.runtime import server
+from acker.core.store.schemas import SCHEMAS
+from acker.core.store.store import Store
+from acker.core.store.tables import append_rows
+from acker.runtime.server import process as server
 from acker.runtime.settings import Settings
 
 NOBODY = 65534

@@ -1,0 +1,1 @@
+"""The acker's own work: what becomes of each root."""

@@ -1,0 +1,301 @@
+"""The acker job: read at fixed versions, fold, and commit the whole result at once."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+import polars as pl
+from deltalake import DeltaTable
+
+from acker.core.events import Kind
+from acker.core.fold.decide import (
+    Apart,
+    FoldInput,
+    decided_alone,
+    decided_together,
+    joined_roots,
+    marked,
+    shared,
+)
+from acker.core.fold.files import FoldFiles, FoldName, Written
+from acker.core.fold.live import LiveRows, divided, live_files, scan_live, summed
+from acker.core.fold.refused import refused_rows
+from acker.core.fold.together import Together
+from acker.core.snapshot.holders import HOLDERS, holders
+from acker.core.snapshot.integrity import broken_fold, check_batches
+from acker.core.snapshot.ledger import REFUSALS_READ, Fold, read_fold, settled_rows, unfolded
+from acker.core.snapshot.refusals import last_refusal, refusals
+from acker.core.snapshot.snapshot import Snapshot
+from acker.core.snapshot.streams import Rows, by_each_root
+from acker.core.store.ids import Task
+from acker.core.store.parquet import collect, columns_of, file_name, scan
+from acker.core.store.schemas import EVENTS, LEDGER
+from acker.core.store.tables import files_of, path_of
+from acker.core.tasks import CALLER, Tasks
+from acker.core.timeouts import Timeouts, Turn
+
+
+@dataclass(frozen=True)
+class FoldRequest:
+    """What to fold, all of it fixed before anything is computed.
+
+    Args:
+        snapshot: of the store. Its fold is the one before; up to its version of `events` is folded.
+        logged: component -> its newest batch logged at that version.
+        waiting: stream -> batches of it that a bolt has yet to take.
+        holding: the bolts that may hold tuples back.
+        spouts: see `FoldInput`.
+        delays: see `FoldInput`.
+        refusals: `refusals`, as of a time after that of `events`; None where there are none.
+        tasks: who does it.
+    """
+
+    snapshot: Snapshot
+    logged: Mapping[str, int]
+    waiting: Mapping[str, Sequence[int]]
+    spouts: Collection[str]
+    delays: Sequence[float | None]
+    timeouts: Timeouts
+    now: datetime
+    holding: Sequence[str] = ()
+    refusals: DeltaTable | None = None
+    tasks: Tasks = CALLER
+
+    @property
+    def previous(self) -> Fold | None:
+        """The fold before it, None before the first."""
+        return self.snapshot.fold
+
+    @property
+    def number(self) -> int:
+        """Of the fold to come."""
+        return 1 if self.previous is None else self.previous.number + 1
+
+    @property
+    def name(self) -> FoldName:
+        """What each of its rows has of it. It folds up to the snapshot's version of `events`."""
+        path, events = path_of(self.snapshot.require(LEDGER)), self.snapshot.require(EVENTS)
+        return FoldName(path, self.number, events.version(), self.now)
+
+    @property
+    def turn(self) -> Turn:
+        """Where the window stands in it."""
+        return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
+
+    def held(self) -> pl.LazyFrame:
+        """Which roots' tuples bolts hold back."""
+        return holders(self.snapshot, self.holding, self.logged)
+
+
+def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
+    """Fold once.
+
+    Returns:
+        The row of the fold that has this number now, and whether it is ours and not a faster client's.
+
+    Raises:
+        StoreError: events or live rows could not be read, or the fold not be committed.
+    """
+    new = _NewEvents(request)
+    empty = FoldInput(
+        live=pl.LazyFrame(schema=columns_of(LEDGER)),
+        settled=settled_rows(request.previous),
+        events=pl.LazyFrame(schema=columns_of(EVENTS)),
+        waiting=_waiting(request.snapshot, request.waiting).unique(),
+        held=pl.LazyFrame(schema=HOLDERS),
+        spouts=request.spouts,
+        delays=request.delays,
+        turn=request.turn,
+        timeouts=request.timeouts,
+        now=request.now,
+    )
+    if new.are_elsewhere:
+        empty = replace(empty, held=request.held())
+    work = _Work(new.files, new.condition, empty)
+    fold = replace(empty, events=new.rows)
+    if not new.are_elsewhere:
+        waiting = collect(fold.waiting, request.snapshot.files).lazy()
+        # Where nothing times out, as in most folds, no stream is opened for it.
+        held = pl.defer(lambda: collect(request.held(), request.snapshot.files), schema=HOLDERS)
+        fold = replace(fold, waiting=waiting, held=held)
+    live = _live(request, work, fold, new)
+    files = FoldFiles(request.name, live.taken_over)
+    found = request.tasks.among(new.at_most + live.count)
+    if request.tasks.are_elsewhere(found):
+        together, apart = _elsewhere(request, found, replace(work, live=live.files), new, files)
+    else:
+        read = replace(fold, live=scan(live.files, columns_of(LEDGER)))
+        together, apart = _here(found, read, new, files)
+    new.check()
+    for rows in decided_together(fold, together, apart):
+        files.add(rows)
+    refused = last_refusal(request.refusals)
+    previous = request.previous
+    if previous is not None and refused > previous.refusals:
+        files.add(refused_rows(previous, refusals(request.refusals, previous.refusals), fold))
+    logged = {**request.logged, **({REFUSALS_READ: refused} if refused else {})}
+    is_ours = files.commit(request.snapshot.require(LEDGER), request.turn, logged, new.count)
+    return read_fold(request.snapshot.store.require(LEDGER), request.number), is_ours
+
+
+def _here(
+    found: Sequence[Task], fold: FoldInput, new: "_NewEvents", files: FoldFiles
+) -> tuple[Together, list[Apart]]:
+    """Decide in this process what is decided alone, and return what is needed for what is not."""
+    apart = []
+    together, parts = shared(fold, found)
+    for part in parts:
+        new.add(part.count, part.checksum)
+        rows, left = decided_alone(part, together)
+        files.add(rows)
+        apart.append(left)
+    return together, apart
+
+
+def _elsewhere(
+    request: FoldRequest, found: Sequence[Task], work: "_Work", new: "_NewEvents", files: FoldFiles
+) -> tuple[Together, list[Apart]]:
+    """As `_here`, but that other processes do it."""
+    whole = work.of(Task())
+    together, apart = Together.of(whole.pending, whole.events, whole.settled), []
+    for done in request.tasks.run(partial(work.written, request.name, together), found):
+        new.add(done.count, done.checksum)
+        files.take(done.written)
+        apart.append(done.left)
+    return together, apart
+
+
+def _live(request: FoldRequest, work: "_Work", fold: FoldInput, new: "_NewEvents") -> LiveRows:
+    """The live rows of the fold before, which are all there and as it wrote them."""
+    if request.previous is None:
+        return LiveRows()
+    files, joined = live_files(request.previous), joined_roots(fold)
+    paths = files["uri"].to_list()
+    if new.are_elsewhere:
+        sums = request.tasks.run(partial(work.summed, paths, joined), new.tasks)
+    else:
+        sums = (summed(marked(scan_live(paths), fold, joined, task)) for task in new.tasks)
+    found = divided(files, sums)
+    if found.checksum != request.previous.live_seal:
+        raise broken_fold(request.snapshot.store, request.previous.number)
+    return found
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What a task of a fold returns.
+
+    Args:
+        count: of the events that it read.
+        checksum: of these.
+        left: what is to be decided together.
+    """
+
+    count: int
+    checksum: int
+    written: Written
+    left: Apart
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What the tasks of a fold read, wherever they run.
+
+    Args:
+        events: files of `events`.
+        condition: in SQL, which rows of them no fold has seen.
+        fold: what is to be read beside them.
+        live: files of live rows.
+    """
+
+    events: Sequence[str]
+    condition: str
+    fold: FoldInput
+    live: Sequence[str] = ()
+
+    def of(self, task: Task) -> FoldInput:
+        """All rows of the files in which the task may have a share."""
+        events, live = (
+            scan([file for file in files if task.may_share(file_name(file))], columns_of(table))
+            for files, table in ((self.events, EVENTS), (self.live, LEDGER))
+        )
+        return replace(self.fold, events=_of_roots(events, self.condition), live=live)
+
+    def summed(self, live: Sequence[str], joined: pl.DataFrame, task: Task) -> pl.DataFrame:
+        """See `summed` of `live`, of a task's share of the rows of some files."""
+        mine = [file for file in live if task.may_share(file_name(file))]
+        return summed(marked(scan_live(mine), self.of(task), joined, task))
+
+    def written(self, name: FoldName, together: Together, task: Task) -> _Done:
+        """Decide a task's share, and write the rows that are decided alone into files of its own."""
+        part = self.of(task).part(task)
+        rows, left = decided_alone(part, together)
+        files = FoldFiles(name, prefix=task.prefix)
+        files.add(rows)
+        return _Done(part.count, part.checksum, files.written(), left)
+
+
+class _NewEvents:
+    """Events of the batches that no fold has seen, at the fixed version.
+
+    Args:
+        files: which hold them.
+        condition: in SQL, which rows of the files they are.
+        rows: without the batches' own.
+        at_most: how many rows the files have.
+        tasks: that share them.
+        are_elsewhere: whether these run in other processes.
+        count: of those that were read.
+    """
+
+    def __init__(self, request: FoldRequest) -> None:
+        self._request, self._table = request, request.snapshot.require(EVENTS)
+        self.condition = unfolded(request.previous, request.logged)
+        self.files = files_of(self._table, self.condition)
+        rows = scan(self.files, columns_of(EVENTS))
+        self._batches = collect(rows.filter(pl.sql_expr(self.condition)).filter(_IS_BATCH))
+        self.at_most = int(collect(rows.select(pl.len())).item())
+        self.tasks = request.tasks.among(self.at_most)
+        self.are_elsewhere = request.tasks.are_elsewhere(self.tasks)
+        of_roots = _of_roots(rows, self.condition)
+        self.rows = collect(of_roots).lazy() if len(self.tasks) == 1 else of_roots
+        self.count, self._checksum = 0, 0
+
+    def add(self, count: int, checksum: int) -> None:
+        """Take note of a task's share of them that was read."""
+        self.count += count
+        self._checksum ^= checksum
+
+    def check(self) -> None:
+        """Check all of them, when each task's share was read.
+
+        Raises:
+            StoreError: they are not those that were logged. One could settle what it knows nothing of.
+        """
+        request, previous = self._request, self._request.previous
+        folded = previous.logged if previous else {}
+        logged = [
+            (name, batch)
+            for name, newest in request.logged.items()
+            for batch in range(folded.get(name, 0) + 1, newest + 1)
+        ]
+        found = self._batches.select(pl.len(), pl.col("ack_val").bitwise_xor().fill_null(0)).row(0)
+        if found != (len(logged), self._checksum):
+            check_batches(self._table, self._batches, self.rows, logged)
+
+
+_IS_BATCH = pl.col("kind").eq_missing(pl.lit(Kind.BATCH))
+
+
+def _of_roots(events: pl.LazyFrame, condition: str) -> pl.LazyFrame:
+    """The events for which a condition holds, without the batches' own."""
+    return events.filter(pl.sql_expr(condition)).filter(~_IS_BATCH)
+
+
+def _waiting(snapshot: Snapshot, waiting: Mapping[str, Sequence[int]]) -> pl.LazyFrame:
+    """Roots (`root_id`) of the tuples of some batches of some streams."""
+    parts = [pl.LazyFrame(schema={"_root_id": pl.Int64})]
+    for name, batches in waiting.items():
+        parts.append(by_each_root(Rows.of(snapshot, name, batches).tuples(name)).select("_root_id"))
+    return pl.concat(parts).select(pl.col("_root_id").alias("root_id")).drop_nulls()

@@ -1,0 +1,1 @@
+"""What one snapshot of a store says: each module knows one of its tables."""

@@ -1,0 +1,147 @@
+"""What a store keeps of the rows that a trimming takes from a published stream: how many, and what they said.
+
+A trimming adds up the digests of the rows that go, by the fold that acked them, before any is deleted. So a
+published table can be vouched for although the stream has its rows no more. A replay takes rows back that
+were trimmed: the publisher first adds what it is about to take, with the other sign.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from acker.core.snapshot.trims import Trim, counted_trim
+from acker.core.store.schemas import LOG_PROPERTIES, TRIMS, properties_at
+from acker.core.store.store import Store
+from acker.core.store.tables import commit_once, last_number, query, query_table
+
+_TRIMMING, _PUBLISHER = "trim", "taken"  # whose numbers are in the table's log
+KEPT = pa.schema(
+    {
+        "trim": pa.int64(),  # the trimming with which they went; of taken ones the newest then
+        "fold": pa.int64(),  # that acked them; null of rows of no message
+        "taken_by": pa.int64(),  # the fold whose replays took them back; null of what a trimming took
+        "messages": pa.int64(),
+        "rows": pa.int64(),
+        "digest": pa.int64(),  # the sum of theirs; null where nobody knows
+    }
+)
+
+
+GONE = pl.Schema({"fold": pl.Int64, "messages": pl.Int64, "rows": pl.Int64, "digest": pl.Int64})
+
+
+def kept(stream: str) -> str:
+    """The table of the store that has what was trimmed of a stream that is published row by row."""
+    return f"kept/{stream}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is known of trimmed rows.
+
+    Args:
+        since: the trimming after which it is known; of what went before it is not.
+        rows: with the columns of `KEPT`.
+    """
+
+    since: Trim = field(default_factory=Trim)
+    rows: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(pa.Table.from_batches([], KEPT)))
+
+
+def kept_rows(store: Store, streams: Sequence[str], counted: Trim, position: int) -> Kept:
+    """What is kept of what some streams had.
+
+    Args:
+        counted: the newest trimming that counts.
+        position: the newest fold whose replays count.
+    """
+    rows = [_rows_of(store, name, counted) for name in streams]
+    trims = _counted_trims(store, counted)
+    # A trimming of which no stream keeps anything was that of an older version, or of a time when none of
+    # them was published row by row.
+    known = {number for each in rows for number in each.filter(pl.col("taken_by").is_null())["trim"]}
+    unknown = trims.keys() - known
+    since = trims[max(unknown)] if unknown else Trim()
+    # What was kept for a trimming that was cut short before it was counted is kept once more for the next.
+    is_known = (pl.col("trim") > since.number) & pl.col("trim").is_in([*trims])
+    counts = pl.col("taken_by").is_null() | (pl.col("taken_by") <= position)
+    return Kept(since, pl.concat(rows).filter(is_known, counts))
+
+
+def _rows_of(store: Store, name: str, counted: Trim) -> pl.DataFrame:
+    table = store.open(kept(name))
+    if table is None:
+        return Kept().rows
+    return pl.DataFrame(query_table(f'SELECT * FROM kept WHERE "trim" <= {counted.number}', kept=table))
+
+
+def _counted_trims(store: Store, counted: Trim) -> dict[int, Trim]:
+    """The trimmings that were counted, by number, up to one."""
+    table = store.open(TRIMS)
+    if table is None:
+        return {}
+    sql = f'SELECT "trim", upto FROM trims WHERE tuples IS NOT NULL AND "trim" <= {counted.number}'
+    return {row["trim"]: Trim(row["trim"], dict(row["upto"])) for row in query(sql, trims=table)}
+
+
+def keep_rows(store: Store, stream: str, gone: pl.DataFrame, number: int) -> None:
+    """Keep what goes with a trimming, in the place of what was kept when it was cut short uncounted.
+
+    Args:
+        gone: columns fold, messages, rows and digest.
+        number: of the trimming.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    columns = {"trim": pl.lit(number, pl.Int64), "taken_by": pl.lit(None, pl.Int64)}
+    rows = gone.with_columns(**columns)
+    if not _append(store, stream, rows, _TRIMMING, number) and counted_trim(store).number < number:
+        where = f'"trim" = {number} AND taken_by IS NULL'  # a replay may have replaced some of it since then
+        table = store.require(kept(stream))
+        write_deltalake(table, _arrow(rows), mode="overwrite", predicate=where)
+
+
+def nothing_gone() -> pl.DataFrame:
+    """What goes with a trimming that takes nothing from a stream."""
+    return pl.DataFrame([(None, 0, 0, 0)], GONE, orient="row")
+
+
+def has_taken(store: Store, streams: Sequence[str], fold: int) -> bool:
+    """Whether it is known what a fold's replays take back of trimmed rows, or nothing is kept at all.
+
+    Args:
+        streams: the one that is published, and those before it.
+    """
+    tables = [store.open(kept(name)) for name in streams]
+    return all(table is None for table in tables) or last_number(tables[0], _PUBLISHER) >= fold
+
+
+def take_rows(store: Store, stream: str, taken: pl.DataFrame, trim: int, fold: int) -> None:
+    """Note what a fold's replays take back of trimmed rows, once, before it is taken.
+
+    Args:
+        taken: columns fold, messages, rows and digest.
+        trim: the newest trimming that was counted.
+    """
+    of_taken = [-pl.col(name) for name in ("messages", "rows", "digest")]
+    rows = taken.with_columns(*of_taken, trim=pl.lit(trim, pl.Int64), taken_by=pl.lit(fold, pl.Int64))
+    _append(store, stream, rows, _PUBLISHER, fold)
+
+
+def _arrow(rows: pl.DataFrame) -> pa.Table:
+    return rows.select(KEPT.names).to_arrow().cast(KEPT)
+
+
+def _append(store: Store, stream: str, rows: pl.DataFrame, app: str, number: int) -> bool:
+    """Append rows to the table of a stream, which is made where it is missing, once per (app, number)."""
+    path, added = store.path(kept(stream)), _arrow(rows)
+
+    def commit(found: DeltaTable | None, once: CommitProperties) -> None:
+        properties = properties_at(path, LOG_PROPERTIES) if found is None else None
+        write_deltalake(found or path, added, mode="append", configuration=properties, commit_properties=once)
+
+    return commit_once(path, {app: number}, commit)

@@ -1,0 +1,1 @@
+"""How the store's tables lie, are opened and are committed to."""

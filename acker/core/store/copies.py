@@ -1,0 +1,165 @@
+"""Copies of Delta tables: one version of each, byte for byte, with its log and so with all that it knows."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSelector, FileSystem, FileType, PyFileSystem, copy_files
+
+from acker.core.errors import StoreError
+from acker.core.paths import check_usable
+from acker.core.store.schemas import is_far
+from acker.core.store.tables import files_of, open_table, path_of, said
+
+_LOG = "_delta_log"
+_VERSIONS = re.compile(r"(?:(\d{20})\.)?(\d{20})\.")  # two in the name of a log that was compacted
+_DELETION_VECTORS = re.compile(r"(?:.*/)?deletion_vector_[^/]+\.bin")
+_AT_ONCE = 16  # files; on object storage each waits for replies
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What a copy of a table holds.
+
+    Args:
+        bytes: of its data, without the log.
+    """
+
+    version: int
+    files: int
+    bytes: int
+
+
+def files_at(path: str, make: bool = False) -> FileSystem:
+    """The files below a folder, by their names from there, on a disk or on object storage.
+
+    Args:
+        make: whether to make the folder on a disk.
+
+    Raises:
+        OSError: it is not there, or cannot be made.
+        StoreError: it cannot be the place of tables.
+    """
+    check_usable(path)
+    if make and not is_far(path):
+        Path(path).mkdir(parents=True, exist_ok=True)
+    try:
+        return PyFileSystem(DeltaStorageHandler(path))
+    except TableNotFoundError as error:
+        raise FileNotFoundError(f"there is no folder {path}") from error
+
+
+def delete_folder(path: str) -> None:
+    """Delete a folder with all that is below it, on a disk or on object storage, where there is one."""
+    if is_far(path):
+        above, _, name = path.rstrip("/").rpartition("/")
+        files_at(above).delete_dir(name)
+    else:
+        rmtree(path.removeprefix("file://"), ignore_errors=True)
+
+
+def copy_log(table: DeltaTable, to: str) -> None:
+    """Copy the log of a table up to the version at which it was opened.
+
+    It goes first, since a table forgets its log sooner than its files.
+
+    Raises:
+        StoreError: it cannot be copied.
+    """
+    _copy(table, to, _log_of(table))
+
+
+def copy_data(table: DeltaTable, to: str, hold: Callable[[], None]) -> Copied:
+    """Copy the files of a table at the version at which it was opened, and look whether all is there.
+
+    Files that an interrupted copy has left are not copied again.
+
+    Args:
+        to: path or URI, which has the log already.
+        hold: called before each file.
+
+    Raises:
+        StoreError: it cannot be copied, or is not whole afterwards.
+    """
+    files = _data_of(table)
+    _copy(table, to, files, hold)
+    copied = open_table(to)
+    if copied is None or copied.version() != table.version() or set(_data_of(copied)) != set(files):
+        raise StoreError(
+            f"{to} is not what version {table.version()} of {path_of(table)} was: its log was cleaned up "
+            "meanwhile. Run the command again.",
+            table=to,
+        )
+    sizes = _sizes(files_at(to), files)
+    return Copied(table.version(), len(sizes), sum(sizes.values()))
+
+
+def _copy(table: DeltaTable, to: str, names: Iterable[str], hold: Callable[[], None] = lambda: None) -> None:
+    def copy(name: str) -> None:
+        hold()
+        info, found = there.get_file_info(name), here.get_file_info(name)
+        if found.type == FileType.File and found.size == info.size and not name.startswith(_LOG):
+            return
+        if name.startswith(_LOG) and info.type == FileType.NotFound:
+            return  # cleaned up since; whether it was needed is looked at in the end
+        copy_files(name, name, source_filesystem=there, destination_filesystem=here, use_threads=False)
+
+    try:
+        there, here = files_at(path_of(table)), files_at(to, make=True)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for _ in pool.map(copy, names):
+                pass
+    except OSError as error:
+        raise StoreError(
+            f"{path_of(table)} could not be copied to {to}: {said(error)} Run the command again.", table=to
+        ) from error
+
+
+def _log_of(table: DeltaTable) -> list[str]:
+    """The files of a log that tell of versions up to that of the table."""
+    names = (name.removeprefix(f"{_LOG}/") for name, _ in _below(files_at(path_of(table)), _LOG))
+    return [f"{_LOG}/{name}" for name in names if _is_of(name, table.version())]
+
+
+def _is_of(name: str, version: int) -> bool:
+    found = _VERSIONS.match(name)
+    return name.startswith("_sidecars/") or (found is not None and int(found[2]) <= version)
+
+
+def _data_of(table: DeltaTable) -> list[str]:
+    """The files of the table's version, by their names from its folder.
+
+    Raises:
+        StoreError: some are another table's.
+    """
+    root = f"{path_of(table)}/"
+    files = files_of(table)
+    if any(not file.startswith(root) for file in files):
+        raise StoreError(
+            f"{root} is a shallow clone: its rows lie in another table's files. Copy it by Spark's "
+            "CREATE TABLE … DEEP CLONE or by a query, and publish there.",
+            table=path_of(table),
+        )
+    names = [file.removeprefix(root) for file in files]
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        below = _below(files_at(path_of(table)), "")
+        names += [name for name, _ in below if _DELETION_VECTORS.fullmatch(name)]
+    return names
+
+
+def _sizes(system: FileSystem, names: Iterable[str]) -> dict[str, int]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return {info.path: info.size for info in pool.map(system.get_file_info, names)}
+
+
+def _below(system: FileSystem, folder: str) -> Iterator[tuple[str, int]]:
+    """Name and bytes of each file below a folder."""
+    for info in system.get_file_info(FileSelector(folder, recursive=True)):
+        if info.type == FileType.File:
+            yield info.path, info.size

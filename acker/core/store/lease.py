@@ -1,0 +1,196 @@
+"""Who works on the store of a topology: one deployment at a time.
+
+The store's own tables take each commit once, whoever makes it. A target that Spark writes in object storage
+has no such guard against a second driver, and two schedules of one topology are a mistake anyway.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+
+from acker.core.errors import StoreError
+from acker.core.store.schemas import LOG_PROPERTIES, properties_at
+from acker.core.store.sightings import Moment, Sightings
+from acker.core.store.store import Store
+from acker.core.store.tables import commit_once, last_number, open_table
+
+LEASE = "lease"
+KEEPS_FILES = "backup"  # that of a backup; while somebody has it, files that only it needs stay
+COMPACTS = "compacts"  # that of a compaction, of which there must not be two
+LASTS = timedelta(hours=1)  # longer than any one job of Spark should take
+RENEWED_AFTER = timedelta(minutes=10)
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_NONE = timedelta(0)
+_APP = "lease"
+# In the note of a commit.
+_HOLDER, _UNTIL, _LASTS, _CLOSED = "acker.deployment", "acker.until", "acker.lasts", "acker.closed"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Who has a lease.
+
+    Args:
+        until: when it runs out by the calendar of whoever wrote it, which others do not go by.
+        lasts: for how long nobody else takes it who sees it unchanged; zero: anybody may at once.
+        closed: why nobody but the holder gets it, however long it takes, and what to do; "" where it is open.
+        number: of the commit.
+    """
+
+    holder: str = ""
+    until: datetime = _LONG_AGO
+    lasts: timedelta = _NONE
+    closed: str = ""
+    number: int = 0
+
+    @property
+    def mark(self) -> str:
+        """What no other commit of the lease has."""
+        return f"{self.number} {self.holder} {self.until.isoformat()}"
+
+
+class Lease:
+    """The right of a deployment to work on a store, which each of its processes takes and renews.
+
+    It is a table without rows: the note of its newest commit says who has it and for how long. Nobody
+    compares the calendars of two machines. Whoever wants a lease that another has must have seen it unchanged
+    for as long as it lasts, by the clock of his own that nobody sets.
+
+    Args:
+        store: of the topology.
+        deployment: its name, or that of a command that works on the store as a whole.
+        clock: gives the time, with a time zone.
+        table: a store has more than one lease, for other rights.
+        sightings: what this machine has seen of leases.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        deployment: str,
+        clock: Callable[[], datetime],
+        table: str = LEASE,
+        sightings: Sightings | None = None,
+    ) -> None:
+        self._store, self._deployment, self._clock = store, deployment, clock
+        self._path = store.path(table)
+        self._sightings = sightings or Sightings()
+        self._seen: Moment | None = None  # when it was this deployment's, so that no look is needed yet
+
+    def read(self) -> Holding:
+        """Who has it now.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return _read(open_table(self._path))
+
+    def left(self, found: Holding) -> timedelta:
+        """For how long this deployment must go on to see a lease as it is, before it may take it."""
+        if found.holder == self._deployment or found.lasts <= _NONE:
+            return _NONE
+        now = self._now()
+        first = self._sightings.first(self._path, found.mark)
+        if first is None:
+            self._sightings.note(self._path, found.mark, now)
+            return found.lasts
+        return max(found.lasts - timedelta(seconds=now.steady - first.steady), _NONE)
+
+    def hold(self) -> None:
+        """Take it, or renew it where it was not renewed lately.
+
+        Raises:
+            StoreError: another deployment has it, or it cannot be read or written.
+        """
+        lately = RENEWED_AFTER.total_seconds()
+        while self._seen is None or not self._seen.is_within(lately, self._now()):
+            now, table = self._now(), open_table(self._path)
+            found = _read(table)
+            if found.holder != self._deployment and (found.closed or self.left(found) > _NONE):
+                raise self._held_by(found)
+            is_ours = found.holder == self._deployment
+            first = self._sightings.first(self._path, found.mark) if found.lasts > _NONE else None
+            if is_ours and found.closed:
+                self._seen = now
+            elif is_ours and first and first.is_within(lately, now):
+                self._seen = first
+            elif self._commit(table, LASTS):
+                self._seen = now
+            # Else another process was faster, of this deployment or of another.
+
+    def close(self, why: str) -> None:
+        """Take it from whoever has it, and keep it from all others until it is released.
+
+        Args:
+            why: a sentence, and one that says what to do.
+
+        Raises:
+            StoreError: it cannot be read or written.
+        """
+        while not self._commit(open_table(self._path), _NONE, why):
+            pass
+
+    def release(self) -> None:
+        """Leave it to whoever asks next.
+
+        Raises:
+            StoreError: it cannot be read or written.
+        """
+        self._seen = None
+        while not self._commit(open_table(self._path), _NONE):
+            pass
+
+    def _now(self) -> Moment:
+        return Moment(self._sightings.steady(), self._clock().timestamp())
+
+    def _commit(self, opened: DeltaTable | None, lasts: timedelta, closed: str = "") -> bool:
+        path, number = self._path, last_number(opened, _APP) + 1
+
+        def commit(table: DeltaTable | None, once: CommitProperties) -> None:
+            if table is None:
+                columns = pa.schema([("deployment", pa.string())])
+                DeltaTable.create(
+                    path, columns, configuration=properties_at(path, LOG_PROPERTIES), commit_properties=once
+                )
+            else:
+                table.create_write_transaction([], "append", table.schema(), commit_properties=once)
+
+        new = Holding(self._deployment, self._clock() + lasts, lasts, closed, number)
+        self._sightings.note(path, new.mark, self._now())  # before anybody else can see it
+        note = {_HOLDER: new.holder, _UNTIL: new.until.isoformat(), _CLOSED: closed}
+        note[_LASTS] = str(lasts.total_seconds())
+        return commit_once(opened or path, {_APP: number}, commit, note)
+
+    def _held_by(self, found: Holding) -> StoreError:
+        where = self._store.path("").rstrip("/")
+        return StoreError(
+            found.closed
+            or f"The deployment {found.holder} works on {where}, and two must not. It last said so at "
+            f"{found.until - found.lasts:%H:%M} UTC by its clock. Stop one of the two, or set "
+            f"PIPELINE_DEPLOYMENT={found.holder} here where both are one. Where it has ended, run the "
+            f"command again in {minutes(self.left(found))}."
+        )
+
+
+def minutes(time: timedelta) -> str:
+    """A time in whole minutes, the last one begun."""
+    number = math.ceil(time / timedelta(minutes=1))
+    return f"{number} minute{'' if number == 1 else 's'}"
+
+
+def _read(table: DeltaTable | None) -> Holding:
+    newest = table.history(1)[0] if table else {}
+    if table is None or _UNTIL not in newest:
+        return Holding()
+    until = datetime.fromisoformat(newest[_UNTIL])
+    if _LASTS in newest:
+        lasts = timedelta(seconds=float(newest[_LASTS]))
+    else:  # of an older version, which released a lease by a time that had come
+        written = datetime.fromtimestamp(newest["timestamp"] / 1000, UTC)
+        lasts = LASTS if until > written + RENEWED_AFTER else _NONE
+    return Holding(newest[_HOLDER], until, lasts, newest.get(_CLOSED, ""), last_number(table, _APP))

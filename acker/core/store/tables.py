@@ -1,0 +1,373 @@
+"""Delta tables without Spark, with appends that Delta's transaction ids make idempotent.
+
+The `deltalake` package writes the store's own tables: it takes milliseconds for a row, and Spark half a
+second. A client also reads with it what it must know before it plans. Spark writes the rows of streams, and
+published tables unless few rows go into a plain one (`acker/spark/delta.py`, `acker/targets/append.py`).
+"""
+
+import errno
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    QueryBuilder,
+    Transaction,
+    write_deltalake,
+)
+from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSystem, PyFileSystem
+
+from acker.core.errors import InTheWay, StoreError
+from acker.core.paths import check_usable
+from acker.core.store.s3_errors import out_of_reach
+
+RECOVERY_HINT = 'See "Damage and the way out" in docs/how-to/damage.md.'
+
+UNREADABLE = "Unsupported table features"  # as `deltalake` says of a table that it does not know to read
+REFUSED = (DeltaError, OSError)  # the second where the log cannot be written, as on a full disk
+_OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)")  # as Rust quotes the system
+_NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_STYLE = re.compile(r"\x1b\[[0-9;]*m|↳")
+_FRAME = re.compile(r"\s*(\d+: |at /|stack backtrace)", re.IGNORECASE)
+_TRIES = 3
+_MARK = "acker.commit"  # under which the history tells whose a commit is
+# With more `deltalake` makes a table that somebody else has just made a second time, with its first rows.
+RETRIES_OF_MAKING = 0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Opened(DeltaTable):
+    """A Delta table, with the numbers that are known of apps in one of its versions."""
+
+    known: tuple[int, Mapping[str, int]] = (-1, {})
+
+    def number_of(self, app: str) -> int:
+        """See `last_number`."""
+        version, numbers = self.known
+        if version != self.version():
+            numbers = {}
+        if app not in numbers:
+            numbers = {**numbers, app: self.transaction_version(app) or 0}  # which reads the log
+            self.known = self.version(), numbers
+        return numbers[app]
+
+    def has_committed(self, numbers: Mapping[str, int]) -> None:
+        """Know the numbers of a commit, where the handle has moved on by nothing but that."""
+        version, before = self.known
+        if self.version() == version + 1:
+            self.known = version + 1, {**before, **numbers}
+
+
+def open_table(path: str, version: int | None = None, is_read_only: bool = False) -> DeltaTable | None:
+    """The Delta table at a path or URI, or None where there is none yet.
+
+    Args:
+        version: None: the newest.
+        is_read_only: whether nobody here writes to it, so that its folder may have more names.
+    """
+    check_usable(path, is_read_only)
+    try:
+        return _Opened(path, version=version)
+    except TableNotFoundError:
+        return None
+    except Exception as error:
+        damaged = f"The Delta table {path} cannot be read: {said(error)} {RECOVERY_HINT}"
+        raise StoreError(out_of_reach(path, said(error)) or damaged, table=path) from error
+
+
+def path_of(table: DeltaTable) -> str:
+    """The path or URI at which a table was opened, as `Store.path` writes it."""
+    return unquote(table.table_uri.rstrip("/").removeprefix("file://"))
+
+
+def files_of(table: DeltaTable, where: str | None = None) -> list[str]:
+    """Paths or URIs of a table's files.
+
+    Args:
+        where: a SQL condition; files that its statistics rule out are left out.
+    """
+    uris = table.file_uris(file_pruning_predicate=where)
+    # `deltalake` encodes the folder, as in a URI, and leaves what follows as it is on the disk.
+    root = table.table_uri.removeprefix("file://")
+    return [_path_below(table, uri.removeprefix("file://").removeprefix(root)) for uri in uris]
+
+
+def _path_below(table: DeltaTable, name: str) -> str:
+    if name.startswith("file:"):  # of a shallow clone, whose files are another table's
+        return unquote(urlsplit(name).path)
+    return name if "://" in name else f"{path_of(table)}/{name}"
+
+
+def said(error: Exception) -> str:
+    """What an error of a library says, as a sentence, without a trace of the library's own."""
+    lines = takewhile(lambda line: not _FRAME.match(line), _STYLE.sub("", str(error)).splitlines())
+    return f"{' '.join(line.strip() for line in lines).rstrip('. ')}."
+
+
+def unwritten(path: str, error: Exception, otherwise: str, kind: type[StoreError] = StoreError) -> StoreError:
+    """What to raise where a table could not be written.
+
+    Args:
+        path: of the table.
+        error: what `deltalake` raised.
+        otherwise: the sentences where it was not the system that refused to write.
+        kind: of the error then.
+    """
+    unreached, quoted = out_of_reach(path, said(error)), _OS_ERROR.search(str(error))
+    if unreached:
+        return StoreError(unreached, table=path)
+    if quoted is None:
+        return kind(otherwise, table=path)
+    number = int(quoted[1] or quoted[2])
+    if number in _NO_ROOM:
+        remedy = "Make room there"
+    else:
+        remedy = "Give this user the right to write there" if number in _NO_RIGHT else "Mend that"
+    return StoreError(
+        f"The table {path} cannot be written: {os.strerror(number)}. {remedy}, or set PIPELINE_HOME or "
+        "PIPELINE_STORE to a folder of yours, and run the command again.",
+        table=path,
+    )
+
+
+def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
+    """Rows of a SQL query over Delta tables, each under its keyword's name. Runs in this process.
+
+    Raises:
+        StoreError: a table's data cannot be read.
+    """
+    found = query_table(sql, **tables)
+    columns = [_values(found.column(name)) for name in found.column_names]
+    return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def query_table(sql: str, **tables: DeltaTable) -> pa.Table:
+    """What `query` returns, with the types of Arrow, which hold what Python's do not.
+
+    Raises:
+        StoreError: a table's data cannot be read.
+    """
+    try:
+        return arrow_table(_answer(sql, tables))
+    except Exception as error:
+        raise _unread(tables, error) from error
+
+
+def query_batches(sql: str, **tables: DeltaTable) -> Iterator[pa.RecordBatch]:
+    """What `query_table` returns, piece by piece, of which no more than some are in memory.
+
+    Raises:
+        StoreError: a table's data cannot be read.
+    """
+    try:
+        yield from pa.RecordBatchReader.from_stream(_answer(sql, tables))
+    except Exception as error:
+        raise _unread(tables, error) from error
+
+
+def _answer(sql: str, tables: Mapping[str, DeltaTable]) -> Any:
+    builder = QueryBuilder()
+    for name, table in tables.items():
+        builder = builder.register(name, table)
+    return builder.execute(sql)
+
+
+def _unread(tables: Mapping[str, DeltaTable], error: Exception) -> StoreError:
+    paths = [path_of(table) for table in tables.values()]
+    damaged = f"The data of {', '.join(paths)} cannot be read: {said(error)} {RECOVERY_HINT}"
+    only = paths[0] if len(paths) == 1 else None
+    return StoreError(out_of_reach(paths[0], said(error)) or damaged, table=only)
+
+
+def in_batches(batches: Sequence[int], column: str = "_batch") -> str:
+    """A SQL condition on the batches of a stream's rows, on which files are skipped."""
+    if not batches:
+        return "false"
+    runs: list[list[int]] = []  # numbers that follow each other are a range
+    for number in sorted(batches):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return "(" + " OR ".join(f"{column} BETWEEN {low} AND {high}" for low, high in runs) + ")"
+
+
+def arrow_table(stream: Any) -> pa.Table:
+    """A PyArrow table from any Arrow stream; `pa.table` does the same, but imports pandas for it."""
+    return pa.RecordBatchReader.from_stream(stream).read_all()
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values; times as datetimes in UTC, for which PyArrow would import pandas (0.5 s)."""
+    if not pa.types.is_timestamp(column.type):
+        return list(column.to_pylist())
+    ticks = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+    return [None if tick is None else _EPOCH + timedelta(microseconds=tick) for tick in ticks]
+
+
+def append_new(table: DeltaTable, rows: Any) -> None:
+    """Append `rows` without Spark, which have a name that no others have, so that it happens at most once.
+
+    Raises:
+        StoreError: they could not be committed.
+    """
+    try:
+        write_deltalake(table, rows, mode="append")
+    except REFUSED as error:
+        path = path_of(table)
+        otherwise = f"The rows did not go into {path}: {said(error)} Run the command again."
+        raise unwritten(path, error, otherwise) from error
+
+
+def append_rows(
+    table: DeltaTable,
+    rows: Any,
+    app: str,
+    number: int,
+    note: Mapping[str, str] | None = None,
+) -> bool:
+    """Append `rows` without Spark, once per (app, number); see `append_all`."""
+    return append_all(table, rows, {app: number}, note=note)
+
+
+def append_all(
+    table: DeltaTable,
+    rows: Any,
+    numbers: Mapping[str, int],
+    firsts: Mapping[str, int] | None = None,
+    note: Mapping[str, str] | None = None,
+) -> bool:
+    """Append `rows` without Spark in one commit that happens once for all of the (app, number) together.
+
+    Of clients that race, one's rows go in. `rows` is any Arrow stream.
+
+    Args:
+        firsts: of apps that take several numbers the first one.
+        note: see `commit_once`.
+
+    Returns:
+        Whether this call's rows went in, and not another's.
+
+    Raises:
+        StoreError: the rows could not be committed.
+    """
+
+    def commit(found: DeltaTable | None, once: CommitProperties) -> None:
+        assert found is not None
+        write_deltalake(found, rows, mode="append", commit_properties=once)
+
+    return commit_once(table, numbers, commit, note, firsts)
+
+
+def commit_once(
+    opened: DeltaTable | str,
+    numbers: Mapping[str, int],
+    commit: Callable[[DeltaTable | None, CommitProperties], None],
+    note: Mapping[str, str] | None = None,
+    firsts: Mapping[str, int] | None = None,
+) -> bool:
+    """Make one commit that happens once for all of some (app, number) together.
+
+    `deltalake` does not look at the numbers, but it refuses to commit where another commit of one of the apps
+    went in since the table was opened, whoever made it; and what had gone in before is seen here. The other
+    may be this very one, where a store did it and its reply was lost on the way; it is known by its mark.
+
+    Args:
+        opened: a table, or the path of one that may be missing, which is opened anew.
+        commit: does it, with the table and what is to be said of the commit. Where it refuses because of
+            another commit to a table that was given by its path, it is called again.
+        note: what the table's history is to say of the commit beside that.
+        firsts: of apps that take several numbers at once the first one, all of which must be free.
+
+    Returns:
+        Whether this call's commit went in, and not another's.
+
+    Raises:
+        StoreError: it could not be made.
+    """
+    path = opened if isinstance(opened, str) else path_of(opened)
+    transactions = [Transaction(app, number) for app, number in numbers.items()]
+    mark = uuid4().hex
+    free = {**numbers, **(firsts or {})}
+    for tries_left in reversed(range(_TRIES if isinstance(opened, str) else 1)):
+        table = open_table(opened) if isinstance(opened, str) else opened
+        if _is_there(table, free):
+            return False
+        once = CommitProperties(
+            custom_metadata={**(note or {}), _MARK: mark},
+            max_commit_retries=RETRIES_OF_MAKING if table is None else None,
+            app_transactions=transactions,
+        )
+        try:
+            commit(table, once)
+        except REFUSED as error:
+            newest = open_table(path)
+            if newest is not None and _is_there(newest, free):
+                return _is_marked(newest, mark, table)
+            is_late = newest is not None and (table is None or newest.version() > table.version())
+            if tries_left and is_late:
+                continue
+            which = ", ".join(f"{app} {number}" for app, number in numbers.items())
+            otherwise = f"The commit {which} did not go into {path}: {said(error)} Run the command again."
+            raise unwritten(path, error, otherwise, InTheWay if is_late else StoreError) from error
+        if isinstance(table, _Opened):
+            table.has_committed(numbers)
+        return True
+    raise AssertionError("the last try returns or raises")
+
+
+def _is_there(table: DeltaTable | None, numbers: Mapping[str, int]) -> bool:
+    return any(last_number(table, app) >= number for app, number in numbers.items())
+
+
+def _is_marked(newest: DeltaTable, mark: str, table: DeltaTable | None) -> bool:
+    """Whether a commit since a table was opened has a mark. Then the table is what it is after a commit."""
+    after = -1 if table is None else table.version()
+    for commit in newest.history(newest.version() - after):
+        if commit.get(_MARK) == mark:
+            if table is not None:
+                table.load_as_version(commit["version"])
+            return True
+    return False
+
+
+def history(table: DeltaTable, limit: int) -> list[dict[str, Any]]:
+    """The newest commits of a table, the newest first, as many as asked for or as its log has.
+
+    `deltalake` fails at what Spark says of a clone, of whose first commit the version before is -1.
+    """
+    try:
+        return table.history(limit)
+    except DeltaProtocolError:
+        files = PyFileSystem(DeltaStorageHandler(path_of(table)))
+        versions = range(table.version(), max(table.version() - limit, -1), -1)
+        return [each for version in versions for each in _commit_of(files, version)]
+
+
+def _commit_of(files: FileSystem, version: int) -> Iterator[dict[str, Any]]:
+    """What is said of a version of a table; nothing where the log does not have it any more."""
+    try:
+        with files.open_input_stream(f"_delta_log/{version:020}.json") as commit:
+            actions = [json.loads(line) for line in commit.read().splitlines()]
+    except FileNotFoundError:
+        return
+    yield from ({**each["commitInfo"], "version": version} for each in actions if "commitInfo" in each)
+
+
+def last_number(table: DeltaTable | None, app: str) -> int:
+    """The newest number that was committed for `app`; 0 if there is none."""
+    if table is None:
+        return 0
+    return table.number_of(app) if isinstance(table, _Opened) else table.transaction_version(app) or 0

@@ -1,1 +1,0 @@
-"""Planned batches: what each takes in, and what a message caused."""

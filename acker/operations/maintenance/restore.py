@@ -1,0 +1,176 @@
+"""Restore and move: a copy of a store that goes on in another place, as a store of its own.
+
+While the copy is unfinished nobody works on it, since a lease that is closed says so. It gets an id of its
+own before that is opened. So it may go on beside the original, and neither takes the folds of the other that
+a target has for its own.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+
+from deltalake import DeltaTable
+
+from acker.core.errors import StoreError
+from acker.core.names import called
+from acker.core.snapshot.ledger import newest_in
+from acker.core.store.identity import become_another, identity_of
+from acker.core.store.lease import Holding, Lease, minutes
+from acker.core.store.schemas import FORMAT, LEDGER
+from acker.core.store.sightings import Sightings
+from acker.core.store.store import Store
+from acker.core.store.tables import open_table
+from acker.operations.maintenance.backup import (
+    Manifest,
+    check_apart,
+    copy_all,
+    open_all,
+    paths_in,
+    published_in,
+    published_tables,
+    store_in,
+)
+from acker.topology.topology import Topology
+
+Clock = Callable[[], datetime]
+
+_MOVE = "a move to "  # before where to
+
+
+def restore(topology: Topology, store: Store, backup: str, clock: Clock) -> tuple[Manifest, Lease]:
+    """Copy a backup to where a topology has its store and its published tables.
+
+    One that was interrupted goes on.
+
+    Args:
+        store: where nothing is yet.
+
+    Returns:
+        What the backup holds, and the closed lease, which the caller releases once the copy is judged.
+
+    Raises:
+        StoreError: there is no such backup, it is of another topology or of another version, or something is
+            where the copy belongs.
+    """
+    found = Manifest.read(backup)
+    if found.topology != topology.name:
+        raise StoreError(f"{backup} is a backup of {found.topology}, not of {topology.name}.")
+    if found.format != FORMAT:
+        then = ", and run `acker migrate` with this one then" if found.format < FORMAT else ""
+        raise StoreError(
+            f"{backup} was made by acker {found.acker}, whose stores have format {found.format}; this one "
+            f"knows {FORMAT}. Restore it with that version{then}."
+        )
+    paths = published_tables(topology)
+    strange = [name for name in found.published if name not in paths]
+    if strange:
+        raise StoreError(
+            f"{backup} has what {', '.join(strange)} published to Delta tables, and {topology.name} does not "
+            "do so any more. Restore it with the topology of then, and change that afterwards."
+        )
+    lease = Lease(store, f"a restore of {backup}", clock)
+    again = f"Run `acker restore {called(topology.name)} {backup}` again."
+    why = f"{store.path('')} is an unfinished restore. {again}"
+    tables = {paths[name]: _there(published_in(backup, name)) for name in found.published}
+    kept = {name: _there(store_in(backup, topology).path(name)) for name in found.tables}
+    _settle(store, kept, tables, lease, why)
+    return found, lease
+
+
+def move(
+    topology: Topology,
+    store: Store,
+    to: str,
+    clock: Clock,
+    is_stopped: bool,
+    sightings: Sightings | None = None,
+) -> tuple[Store, Callable[[], None]]:
+    """Copy a store to another place, and close the old one. What is published stays where it is.
+
+    Args:
+        to: path or URI of what `PIPELINE_STORE` is to name.
+        is_stopped: whether it is certain that nobody works on the store, though somebody just did.
+        sightings: what this machine has seen of the store's lease.
+
+    Returns:
+        The copy, and what the caller does once that is judged, after which it is open.
+
+    Raises:
+        StoreError: somebody works on the store, or something is where the copy belongs.
+    """
+    there, where = Store(to, topology.name), store.path("").rstrip("/")
+    check_apart(topology, store, to, (there.path(""),))
+    old, new = (Lease(each, f"{_MOVE}{to}", clock, sightings=sightings) for each in (store, there))
+    moved = f"{where} was moved. Set PIPELINE_STORE={to}."
+    again = f"Run `acker move {called(topology.name)} {to}` again."
+
+    def finish() -> None:
+        new.release()
+        old.close(moved)
+
+    found = old.read()
+    is_begun = found.closed != "" and found.holder == f"{_MOVE}{to}" and found.closed != moved
+    if found.closed and not (is_begun or _is_left(found, topology, clock)):
+        raise StoreError(found.closed)
+    if (left := old.left(found)) and not (is_begun or is_stopped):
+        raise StoreError(
+            f"The deployment {found.holder} works on {where}, or did so a short while ago. Stop its DAGs and "
+            f"commands. Then say --stopped, or run the command again in {minutes(left)}."
+        )
+    store.require(LEDGER)
+    if open_table(there.path(LEDGER)) is not None and not new.read().closed:
+        if not is_begun:
+            raise _taken(there.path(LEDGER))
+        return there, finish  # all but the last step was done
+    why = f"{there.path('').rstrip('/')} is an unfinished move. {again}"
+    _claim(paths_in(there, open_all(topology, store)[1]), new, why)  # before the old one refuses all work
+    old.close(f"{where} is being moved to {to}. {again} Or move it to another place.")
+    _, own = open_all(topology, store)
+    _settle(there, own, {}, new, why)
+    return there, finish
+
+
+def _there(path: str) -> DeltaTable:
+    table = open_table(path)
+    if table is None:
+        raise StoreError(f"The backup is not whole: there is no table {path}.", table=path)
+    return table
+
+
+def _settle(
+    store: Store, own: Mapping[str, DeltaTable], published: Mapping[str, DeltaTable], lease: Lease, why: str
+) -> None:
+    """Copy tables to where nothing is, or where that was begun, and make them a store of its own."""
+    tables = {**published, **paths_in(store, own)}
+    _claim(tables, lease, why)
+    copied, ledger = identity_of(own[LEDGER]), open_table(store.path(LEDGER))
+    if ledger is None or identity_of(ledger) == copied:
+        copy_all(tables, lambda: None)
+        ledger = store.require(LEDGER)
+        fold = newest_in(ledger)
+        become_another(ledger, copied, fold.number if fold else 0)
+
+
+def _claim(tables: Iterable[str], lease: Lease, why: str) -> None:
+    """Close a store that is to be, where nothing is, or where that was begun."""
+    if lease.read().closed != why:
+        for path in tables:
+            if open_table(path) is not None:
+                raise _taken(path)
+    lease.close(why)
+
+
+def _is_left(found: Holding, topology: Topology, clock: Clock) -> bool:
+    """Whether a move to another place was begun, and nothing that anybody works on has come of it."""
+    to = found.holder.removeprefix(_MOVE)
+    if to == found.holder or " was moved. " in found.closed:
+        return False
+    there = Store(to, topology.name)
+    return there.open(LEDGER) is None or bool(Lease(there, "", clock).read().closed)
+
+
+def _taken(path: str) -> StoreError:
+    return StoreError(
+        f"{path} is there already, and nothing is overwritten. Move it away, or set PIPELINE_HOME and "
+        "PIPELINE_STORE to another place.",
+        table=path,
+    )

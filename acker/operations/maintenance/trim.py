@@ -1,0 +1,245 @@
+"""Trimming: what no live root, no publisher and no correction needs any more leaves the streams and events.
+
+A stream is trimmed by whole batches from its beginning, so by whole files, and no file is rewritten.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+import polars as pl
+from deltalake import DeltaTable
+
+from acker.batches.run import Run
+from acker.core.errors import StoreError
+from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.ledger import read_fold
+from acker.core.snapshot.planned import Batch
+from acker.core.snapshot.refusals import check_read, refusals
+from acker.core.snapshot.streams import held_back, untracked
+from acker.core.snapshot.trims import Trim, append_trim, counted_trim, newest_trim
+from acker.core.store.schemas import EVENTS, LEDGER, REFUSALS, component_of, stream
+from acker.core.store.tables import files_of, query
+from acker.operations.maintenance.gone_rows import keep_gone_rows
+from acker.operations.publish import former_streams, published_through
+from acker.targets.aggregate import DeltaAggregate
+from acker.targets.audit import acked_tuples
+from acker.targets.base import Target
+from acker.targets.by_key import keep, trimmed
+from acker.targets.made_anew import gone_by_key
+from acker.topology.topology import Topology
+
+_TRIES = 3
+
+
+def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
+    """Delete the rows of batches that were planned before the retention and that nobody needs any more.
+
+    Returns:
+        component -> how many of its batches are gone now that were there before.
+
+    Raises:
+        StoreError: other commits to a stream were in the way; run it again, and it goes on.
+    """
+    journal = run.snapshot()
+    before = newest_trim(run.store)
+    if journal.fold is None:
+        return {}
+    trim = before  # which may have been interrupted
+    upto = _horizon(run.topology, journal, before, run.clock() - older_than)
+    if upto != before.upto:
+        trim = append_trim(run.store, Trim(before.number + 1, upto, tuples=None), run.clock())
+    kept = _kept(run.topology, run.snapshot())
+    if any(kept.get(name, newest + 1) <= newest for name, newest in trim.upto.items()):
+        return {}  # a replay that was planned meanwhile needs them; the next trimming goes on
+    if trim.tuples is None:
+        counted = _counted(run, trim)
+        trim = append_trim(run.store, counted, run.clock())
+        if trim != counted:
+            return {}  # another trimming goes on
+    for name, newest in trim.upto.items():
+        _delete(run, stream(name), f"_batch <= {newest}")
+    return {name: newest - before.upto.get(name, 0) for name, newest in trim.upto.items()}
+
+
+def _delete(run: Run, name: str, gone: str) -> None:
+    """Delete rows of a stream's table, where there are any.
+
+    Other commits may come between, of a run or of a trimming, also of one whose client is gone by now.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        table = run.store.open(name)
+        if table is None or not files_of(table, gone):
+            return
+        try:
+            run.store.change(name, lambda table: table.delete(gone))
+        except StoreError:
+            if not tries_left:
+                raise
+        else:
+            return
+
+
+def _counted(run: Run, announced: Trim) -> Trim:
+    """A trimming with what goes with it, and with all before. What published rows stand for is kept."""
+    before, journal = counted_trim(run.store), run.snapshot()
+    assert before.tuples is not None
+    counted, tuples = announced.number + 1, dict(before.tuples)
+    for name, target in _counted_targets(run.topology, journal).items():
+        batches = _untracked(run.topology, journal, name, before, announced)
+        number = acked_tuples(journal, name, before, announced, target.only_adds) + sum(batches.values())
+        had = before.tuples.get(name, 0)
+        tuples[name] = had + number
+        if isinstance(target, DeltaAggregate):
+            by = target.rows_by_key()
+            rows = gone_by_key(journal, name, by, before, announced, [*batches])
+            # Where an older version has trimmed without that, what it took is not known any more.
+            if rows is not None and (not had or run.store.open(trimmed(name)) is not None):
+                keep(run.store, name, by, rows, before.number, counted)
+    keep_gone_rows(run.topology, journal, before, announced, counted)
+    return Trim(counted, announced.upto, tuples)
+
+
+def _counted_targets(topology: Topology, journal: Journal) -> dict[str, Target]:
+    """The streams that feed, or have fed, a target that holds no roots -> that target."""
+    targets = {name: each.target for name, each in topology.publications.items()}
+    counting = {name: each for name, each in targets.items() if each.takes_back or each.only_adds}
+    former = {name: each for each in counting.values() for name in former_streams(topology, journal, each)}
+    return {
+        name: each for name, each in (former | counting).items() if journal.open(stream(name)) is not None
+    }
+
+
+def _untracked(
+    topology: Topology, journal: Journal, name: str, before: Trim, after: Trim
+) -> Mapping[int, int]:
+    """Batch -> how many untracked tuples of a published stream go with the second trimming."""
+    if name not in topology.publications or not topology.may_be_untracked(name):
+        return {}
+    first, last = (trim.upto.get(component_of(name), 0) for trim in (before, after))
+    return untracked(journal, name, first, last)
+
+
+def _horizon(topology: Topology, journal: Journal, before: Trim, planned_before: datetime) -> dict[str, int]:
+    """Component -> the newest batch up to which all are old enough, settled, published, and taken in.
+
+    Components that are gone are trimmed as all others.
+    """
+    assert journal.fold is not None
+    bolts = {bolt for found in journal.edges.values() for bolt in found}
+    first: dict[str, int] = {}
+    found = (
+        _untaken(journal),
+        _kept(topology, journal),
+        _unpublished(topology, journal),
+        _held(topology, journal),
+    )
+    for kept in found:
+        for name, batch in kept.items():
+            first[name] = min(batch, first.get(name, batch))
+    upto = dict(before.upto)
+    left: dict[str, list[Batch]] = {}
+    for name, newest in journal.fold.logged.items():
+        newest = min(newest, first.get(name, newest + 1) - 1)
+        where = f"component = '{name}' AND batch > {upto.get(name, 0)} AND batch <= {newest}"
+        left[name] = list(takewhile(lambda batch: batch.planned_at < planned_before, journal.rows(where)))
+    # What a batch took in goes before it. Components change, so no order of them serves for all batches.
+    moved = True
+    while moved:
+        moved = False
+        for name, batches in left.items():
+            while batches and (name not in bolts or _is_whole(batches[0], upto)):
+                upto[name] = batches.pop(0).number
+                moved = True
+    return upto
+
+
+def _is_whole(batch: Batch, upto: Mapping[str, int]) -> bool:
+    """Whether all that a bolt has taken in by a batch is to go."""
+    return all(number <= upto.get(component_of(name), 0) for name, number in batch.spans.ends.items())
+
+
+def _held(topology: Topology, journal: Journal) -> dict[str, int]:
+    """Component -> the first of its batches with an untracked tuple that a rich bolt holds back.
+
+    Of those that are tracked their messages tell, which are in flight.
+    """
+    first: dict[str, int] = {}
+    for bolt in topology.bolts:
+        if bolt.holds_back:
+            held = held_back(journal, bolt.name, journal.logged(bolt.name))
+            untracked = held.filter(pl.col("_root_id").is_null())
+            for name, batch in untracked.group_by("stream").agg(pl.col("batch").min()).rows():
+                first[component_of(name)] = min(batch, first.get(component_of(name), batch))
+    return first
+
+
+def _unpublished(topology: Topology, journal: Journal) -> dict[str, int]:
+    """Component -> the first of its batches that can have untracked tuples which are not published."""
+    published = published_through(topology, journal)
+    logged = read_fold(journal.require(LEDGER), published).logged if published else {}
+    names = [name for name in topology.publications if topology.may_be_untracked(name)]
+    return {component_of(name): logged.get(component_of(name), 0) + 1 for name in names}
+
+
+def _untaken(journal: Journal) -> dict[str, int]:
+    """Component -> the first of its batches that a bolt among their edges has yet to take in and fold."""
+    folded = journal.fold.logged if journal.fold else {}
+    newest = {bolt: folded.get(bolt, 0) for bolts in journal.edges.values() for bolt in bolts}
+    batches = {bolt: journal.read(bolt, number) for bolt, number in newest.items() if number}
+    first: dict[str, int] = {}
+    for name, bolts in journal.edges.items():
+        upstream = component_of(name)
+        for bolt in bolts:
+            taken = batches[bolt].spans.end(name) if bolt in batches else 0
+            waiting = journal.numbers_for(name, bolt, taken, folded.get(upstream, 0))
+            if waiting:
+                first[upstream] = min(waiting[0], first.get(upstream, waiting[0]))
+    return first
+
+
+def _kept(topology: Topology, journal: Journal) -> dict[str, int]:
+    """Spout -> the first of its batches with a root that is in flight, unpublished, or to be replaced."""
+    fold = journal.fold
+    assert fold is not None
+    published = published_through(topology, journal)
+    new = f"(live_in = {fold.number} OR (live_in IS NULL AND fold > {published}))"
+    rows = query(
+        f"""
+        WITH new AS (SELECT * FROM ledger WHERE root_id IS NOT NULL AND {new}),
+        old AS (SELECT ledger.* FROM new JOIN ledger ON ledger.root_id = new.replaces
+            WHERE ledger.state = 'acked' AND ledger.live_in IS NULL),
+        both AS (SELECT spout, batch FROM new UNION ALL SELECT spout, batch FROM old)
+        SELECT spout, min(batch) AS batch FROM both WHERE batch IS NOT NULL GROUP BY spout""",
+        ledger=fold.ledger,
+    )
+    kept = {row["spout"]: row["batch"] for row in rows}
+    # Opened after the positions of all publishers: what one has refused before it stood there is in it.
+    read = read_fold(journal.require(LEDGER), published).refusals if published else 0
+    refused = journal.store.open(REFUSALS)
+    check_read(journal, refused)
+    for spout, batch in _first_refused(refused, read).items():
+        kept[spout] = min(batch, kept.get(spout, batch))
+    bolts = {bolt for found in journal.edges.values() for bolt in found}
+    for spout in {component_of(name) for name in journal.edges} - bolts:
+        unseen = f"component = '{spout}' AND kind = 'replay' AND batch > {fold.logged.get(spout, 0)}"
+        if any(batch.replay.replaces for batch in journal.rows(unseen)):
+            kept[spout] = 0
+    return kept
+
+
+def _first_refused(table: DeltaTable | None, read: int) -> dict[str, int]:
+    """Spout -> the first of its batches with a root that was refused, and that other tables may hold."""
+    rows = refusals(table, read)
+    return dict(rows.group_by("spout").agg(pl.col("batch").min()).iter_rows())
+
+
+def trim_events(run: Run, older_than: timedelta) -> dict[str, int]:
+    """Delete events that were folded and that are older than the retention. Returns how many."""
+    fold = run.snapshot().fold
+    if fold is None or not fold.logged:
+        return {}
+    folded = " OR ".join(f"(component = '{name}' AND batch <= {n})" for name, n in fold.logged.items())
+    before = f"logged_at < to_timestamp('{(run.clock() - older_than).isoformat()}')"
+    done = run.store.change(EVENTS, lambda table: table.delete(f"({folded}) AND {before}"))
+    return {EVENTS: done["num_deleted_rows"]}

@@ -1,0 +1,1 @@
+"""Which messages a replay by hand chooses, and what it is asked."""

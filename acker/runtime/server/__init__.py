@@ -1,0 +1,1 @@
+"""The Spark server of a deployment, and the sessions on it."""

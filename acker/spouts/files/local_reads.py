@@ -1,0 +1,92 @@
+"""Few messages of a source, read back without Spark, whose job would take longer than the read."""
+
+import zlib
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import ArrowException
+
+from acker.core.paths import absolute
+from acker.spouts.files.growing import Part
+from acker.spouts.files.listing import open_folder
+from acker.spouts.files.packing import way_of_name
+from acker.spouts.files.walking import SourceFile
+
+MOST_MESSAGES = 10_000
+MOST_FILES = 200
+MOST_BYTES = 256 << 20  # of the files that have to be read for them
+MOST_LINE_BYTES = 32 << 20  # of the messages together, which go to Spark in one request
+
+LINES = "_source_partition string, _source_offset bigint, value binary"
+
+_BLOCK = 1 << 20
+_LINE_FEED = 10
+
+
+def lines_of(folder: str, files: Mapping[str, SourceFile], positions: pa.Table) -> pa.Table | None:
+    """Lines of text files: _source_partition, _source_offset and value, the line's bytes.
+
+    A line that its file does not have is left out.
+
+    Args:
+        folder: path or URI.
+        files: of the folder, by their paths below it, as `look_at` found them.
+        positions: source_partition, the path, and source_offset, the line's number from 1, each once.
+
+    Returns:
+        None where Spark had better read them, since there are many, or files that are large, packed or cannot
+        be read from here.
+    """
+    size = sum(file.bytes for file in files.values())
+    if positions.num_rows > MOST_MESSAGES or size > MOST_BYTES or any(map(way_of_name, files)):
+        return None
+    wanted = pl.DataFrame(positions).sort("source_partition", "source_offset")
+    found: list[tuple[str, int, bytes]] = []
+    room = MOST_LINE_BYTES
+    try:
+        system, root = open_folder(absolute(folder))
+        for path, file in files.items():
+            part = file if isinstance(file, Part) else None
+            with system.open_input_file(f"{root}/{part.at if part else path}") as source:
+                read = source.read_buffer(file.bytes if part else None)
+            if read.size != file.bytes or (part and zlib.crc32(read) != part.crc):  # it has changed since
+                return None
+            raw = np.frombuffer(read, np.uint8)
+            numbers = wanted.filter(source_partition=path)["source_offset"].to_numpy()
+            for number, line in _lines(raw, numbers):
+                room -= len(line)
+                if room < 0:
+                    return None
+                found.append((path, number, line))
+    except (ArrowException, OSError):
+        return None
+    schema = {"_source_partition": pl.String, "_source_offset": pl.Int64, "value": pl.Binary}
+    return pl.DataFrame(found, schema, orient="row").to_arrow()
+
+
+def _lines(raw: NDArray[np.uint8], numbers: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
+    """Each line that is there of some, which are in order, without its line feed."""
+    ordinals = np.union1d(numbers - 1, numbers)
+    ends, count = _ends(raw, ordinals)
+    at = dict(zip(ordinals.tolist(), ends.tolist(), strict=True))
+    for number in numbers.tolist():
+        if 1 <= number <= count + 1:
+            yield number, raw[at[number - 1] + 1 : at[number]].tobytes()
+
+
+def _ends(raw: NDArray[np.uint8], ordinals: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Where some of a text's line feeds are, by their sorted ordinals from 1, and how many there are.
+
+    The one before the first is at -1. That of a last line without one is at the end.
+    """
+    found = np.where(ordinals < 1, -1, len(raw))
+    seen = 0
+    for start in range(0, len(raw), _BLOCK):
+        ends = np.flatnonzero(raw[start : start + _BLOCK] == _LINE_FEED) + start
+        low, high = np.searchsorted(ordinals, [seen + 1, seen + len(ends) + 1])
+        found[low:high] = ends[ordinals[low:high] - seen - 1]
+        seen += len(ends)
+    return found, seen

@@ -1,0 +1,1 @@
+"""Texts and JSON as values of Spark's types, exactly."""
