@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from acker.spouts.kafka.schemes import Avro, Bytes, Json, KeyValue, Scheme, Text
     from acker.spouts.kafka.spout import KafkaSpout
     from acker.targets.aggregate import DeltaAggregate
-    from acker.targets.aggregates import Count, Max, Min, Sum
     from acker.targets.append import DeltaAppend
     from acker.targets.base import Target
+    from acker.targets.functions import Count, Max, Min, Sum
     from acker.targets.kafka import KafkaTarget
     from acker.topology.hooks import Notice
     from acker.topology.topology import Topology
@@ -33,7 +33,7 @@ _ROOMS = {
     "acker.spouts.kafka.spout": ("KafkaSpout",),
     "acker.spouts.kafka.schemes": ("Avro", "Bytes", "Json", "KeyValue", "Scheme", "Text"),
     "acker.targets.aggregate": ("DeltaAggregate",),
-    "acker.targets.aggregates": ("Count", "Max", "Min", "Sum"),
+    "acker.targets.functions": ("Count", "Max", "Min", "Sum"),
     "acker.targets.append": ("DeltaAppend",),
     "acker.targets.base": ("Target",),
     "acker.targets.kafka": ("KafkaTarget",),

@@ -16,8 +16,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acker.batches.progress import Step
-from acker.batches.run import Run
+from acker.batches.run import Run, Step
 from acker.core.store.store import Store
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report

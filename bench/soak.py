@@ -23,8 +23,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from acker.airflow import tasks
-from acker.batches.progress import Step
-from acker.batches.run import Run
+from acker.batches.run import Run, Step
 from acker.core.store.schemas import BATCHES, LEDGER, REPLAY_REQUESTS, REPLAYS, SCHEMAS, TRIMS, stream
 from acker.core.store.store import Store
 from acker.core.store.tables import query

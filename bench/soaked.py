@@ -12,7 +12,7 @@ from acker.components.anchors import fail_when
 from acker.core.retry import ExponentialBackoff
 from acker.runtime.settings import Settings
 from acker.spouts import DeltaSpout
-from acker.targets.aggregates import Count, Sum
+from acker.targets.functions import Count, Sum
 from acker.topology.topology import Topology
 
 HOME = Settings.from_env().home

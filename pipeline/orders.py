@@ -17,7 +17,7 @@ from acker.components.collector import Collector, Context, RichBolt, Tuple
 from acker.core.retry import ExponentialBackoff
 from acker.runtime.settings import Settings
 from acker.spouts import DeltaSpout, FileSpout
-from acker.targets.aggregates import Sum
+from acker.targets.functions import Sum
 from acker.topology.topology import Topology
 
 HOME = Path(Settings.from_env().home) / "orders"

@@ -17,7 +17,7 @@ from acker.components.anchors import fail_when
 from acker.core.retry import ExponentialBackoff
 from acker.runtime.settings import Settings
 from acker.spouts import FileSpout, Spout
-from acker.targets.aggregates import Count
+from acker.targets.functions import Count
 from acker.topology.topology import Topology
 
 if TYPE_CHECKING:

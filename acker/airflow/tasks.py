@@ -19,8 +19,7 @@ from structlog.contextvars import bound_contextvars
 
 from acker.batches.batch import give_up
 from acker.batches.holds import check_not_held, newest_hold, reason_of
-from acker.batches.progress import Step, describe
-from acker.batches.run import Run, utc_now
+from acker.batches.run import Run, Step, describe, utc_now
 from acker.components.base import Component
 from acker.core.errors import AckerError, BatchHeld, SettingsError, StoreError
 from acker.core.snapshot.journal import Journal

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from acker.batches.progress import Step, describe
+from acker.batches.run import Step, describe
 from acker.cli.beside import lines_of_standard_error, terminal
 from acker.topology.topology import Topology
 

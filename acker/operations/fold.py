@@ -9,9 +9,9 @@ from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.ledger import Fold, fold_counts, highest_attempt
 from acker.core.snapshot.refusals import recorded
 from acker.core.store.schemas import EVENTS, component_of
-from acker.operations.commit import commit_offsets
 from acker.operations.maintenance.compact import compact_if_many
 from acker.operations.notify import call_hooks
+from acker.operations.offsets import commit_offsets
 from acker.targets.base import published_fold
 from acker.topology.topology import Topology
 

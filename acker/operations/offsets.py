@@ -1,19 +1,24 @@
 """Committed offsets: how far each partition of a spout is emitted, and how far all of it is settled.
 
 Both are exclusive, as Kafka's offsets are. A position that the source never had holds nothing back; one live
-message does, as in Storm's OffsetManager. Read without Spark.
+message does, as in Storm's OffsetManager. Read without Spark. Sources that take them are told, as a Kafka consumer
+group is.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acker.components.spout import SpoutComponent
+from acker.core.errors import SourceError
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.ledger import unfolded
 from acker.core.store.schemas import EVENTS, LEDGER
 from acker.core.store.tables import query
 from acker.spouts import Committing
 from acker.topology.topology import Topology
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -83,3 +88,32 @@ def _live(journal: Journal, logged: Mapping[str, int]) -> dict[tuple[str, str], 
         events=journal.require(EVENTS),
     )
     return {(row["spout"], row["source_partition"]): (row["lowest"], row["settled"]) for row in rows}
+
+
+def commit_offsets(topology: Topology, journal: Journal) -> None:
+    """Commit the position of each partition to the sources that take it; a source that refuses stops nothing.
+
+    All are committed each time, also those that did not move: brokers forget what is old.
+    """
+    spouts = {
+        spout.name: spout.source
+        for spout in topology.spouts
+        if isinstance(spout.source, Committing) and spout.source.commits
+    }
+    if not spouts:
+        return
+    found = partition_offsets(topology, journal)
+    for name, source in spouts.items():
+        mine = {
+            each.source_partition: each.committed_upto
+            for each in found
+            if each.spout == name and each.committed_upto is not None
+        }
+        try:
+            source.commit(mine)
+        except SourceError as error:
+            log.error(
+                "The offsets of %s are not committed: %s The fold stands, and the next one tries again.",
+                name,
+                error,
+            )

@@ -8,7 +8,7 @@ import polars as pl
 from acker.batches.holds import newest_hold, unpublished_since
 from acker.core.errors import AckerError
 from acker.core.events import State
-from acker.core.fold.live import live_count
+from acker.core.fold.files import live_count
 from acker.core.names import called
 from acker.core.quoting import printable
 from acker.core.snapshot.ledger import current_rows, live_counts, newest_of, unfolded

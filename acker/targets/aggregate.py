@@ -14,11 +14,11 @@ from acker.core.quoting import sql_name
 from acker.core.store.schemas import component_of
 from acker.core.store.tables import open_table
 from acker.spark.delta import append, exact, read, schema_of
-from acker.targets.aggregates import Aggregate, check_order
 from acker.targets.audit import KINDS
 from acker.targets.base import Changes, Evidence, Verdict
 from acker.targets.by_key import COUNT, ByKey
 from acker.targets.delta import DeltaTarget
+from acker.targets.functions import Aggregate, check_order
 from acker.targets.made_anew import audit_by_key
 from acker.targets.rules import APPEND_ONLY, Rules, is_append_only
 

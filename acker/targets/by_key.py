@@ -17,7 +17,7 @@ from acker.core.digests import frame_digests
 from acker.core.store.schemas import LOG_PROPERTIES, properties_at
 from acker.core.store.store import Store
 from acker.core.store.tables import commit_once, open_table, query_table
-from acker.targets.aggregates import Aggregate, Recomputed
+from acker.targets.functions import Aggregate, Recomputed
 
 COUNT = "_tuples"  # how many tuples a row stands for
 TRIM = "_trim"  # the trimming with which they went, or a later one before the newest

@@ -34,10 +34,10 @@ from acker.core.store.schemas import component_of, edge
 from acker.core.timeouts import DEFAULT_WINDOWS, Timeouts
 from acker.spouts import Spout
 from acker.targets.aggregate import DeltaAggregate
-from acker.targets.aggregates import Aggregate
 from acker.targets.append import DeltaAppend
 from acker.targets.base import Target
 from acker.targets.delta import DeltaTarget
+from acker.targets.functions import Aggregate
 from acker.topology.hooks import Hook, HookFunction
 from acker.topology.schedule import checked_schedule
 

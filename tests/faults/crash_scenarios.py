@@ -39,7 +39,7 @@ from acker.operations.selection.selection import Selection
 from acker.spouts import DeltaSpout
 from acker.spouts.kafka.schemes import Json
 from acker.spouts.kafka.spout import KafkaSpout
-from acker.targets.aggregates import Count, Sum
+from acker.targets.functions import Count, Sum
 from acker.targets.kafka import KafkaTarget
 from acker.topology.topology import Topology
 

@@ -17,8 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from acker.batches.progress import Step
-from acker.batches.run import Run
+from acker.batches.run import Run, Step
 from acker.cli.commands import spark_message
 from acker.components.anchors import fail_when
 from acker.core.errors import AckerError

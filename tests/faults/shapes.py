@@ -31,7 +31,7 @@ from acker.core.store.tables import open_table, query
 from acker.spouts import History, Range
 from acker.spouts.kafka.schemes import Json
 from acker.spouts.kafka.spout import KafkaSpout
-from acker.targets.aggregates import Count, Sum
+from acker.targets.functions import Count, Sum
 from acker.targets.kafka import KafkaTarget
 from acker.topology.topology import Topology
 from tests.kit.received import newest, received

@@ -19,8 +19,7 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 
 from acker.batches.batch import finish
-from acker.batches.progress import Step
-from acker.batches.run import Run
+from acker.batches.run import Run, Step
 from acker.core.errors import StoreError, TopologyError
 from acker.core.events import State
 from acker.core.store.lease import Lease

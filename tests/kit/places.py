@@ -10,8 +10,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from acker.batches.progress import Step
-from acker.batches.run import Run
+from acker.batches.run import Run, Step
 from acker.core.snapshot.ledger import NOW, newest_fold
 from acker.core.store.sightings import Sightings
 from acker.core.store.store import Store

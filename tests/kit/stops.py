@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from acker.batches.progress import Step
-from acker.batches.run import Run
+from acker.batches.run import Run, Step
 from acker.operations.cycle import run_cycle
 
 

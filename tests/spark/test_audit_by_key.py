@@ -17,8 +17,8 @@ from acker.operations.replay import plan_by_hand
 from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
-from acker.targets.aggregates import Count, Max, Min, Sum
 from acker.targets.by_key import COUNT, TRIM, trimmed
+from acker.targets.functions import Count, Max, Min, Sum
 from acker.topology.topology import Topology
 
 SOLD = {"id": [1, 2, 3, 4], "city": ["Ulm", "Köln", "Ulm", None], "price": [5, 7, 11, 13]}

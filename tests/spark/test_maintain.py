@@ -25,7 +25,7 @@ from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout
-from acker.targets.aggregates import Count, Sum
+from acker.targets.functions import Count, Sum
 from acker.topology.topology import Topology
 
 DAY = timedelta(days=1)

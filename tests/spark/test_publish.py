@@ -20,8 +20,8 @@ from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
 from acker.reports.sources import source_backlogs
 from acker.spouts import DeltaSpout
-from acker.targets.aggregates import Count, Max, Min, Sum
 from acker.targets.base import Publisher
+from acker.targets.functions import Count, Max, Min, Sum
 from acker.topology.topology import Topology
 
 EXPIRY = "delta.setTransactionRetentionDuration"

@@ -24,7 +24,7 @@ from acker.operations.standing import republish
 from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout
-from acker.targets.aggregates import Count, Min, Sum
+from acker.targets.functions import Count, Min, Sum
 from acker.topology.topology import Topology
 
 MOST = 2**63 - 1

@@ -10,7 +10,7 @@ from acker.operations.cycle import run_cycle
 from acker.operations.publish import publish
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout
-from acker.targets.aggregates import Count, Max, Min, Sum
+from acker.targets.functions import Count, Max, Min, Sum
 from acker.topology.topology import Topology
 
 TYPES = {"k": "string", "total": "decimal(38,0)", "most": "string", "least": "string", "count": "bigint"}

@@ -12,7 +12,7 @@ from acker.operations.maintenance.trim import trim_streams
 from acker.reports.audit import audit_report
 from acker.reports.status import status_report
 from acker.spouts import DeltaSpout
-from acker.targets.aggregates import Sum
+from acker.targets.functions import Sum
 from acker.topology.topology import Topology
 
 

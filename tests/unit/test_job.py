@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from acker.core.errors import StoreError
 from acker.core.events import Event, LedgerRow, State
-from acker.core.fold import files, live
+from acker.core.fold import files
 from acker.core.fold.job import FoldRequest, run_fold
 from acker.core.retry import delay_after
 from acker.core.snapshot.ledger import (
@@ -234,7 +234,7 @@ def test_a_fold_writes_the_files_anew_in_which_something_happened_and_takes_over
 
 
 def test_many_small_files_of_live_rows_become_one(in_flight: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MOST_TAKEN_OVER", 3)
+    monkeypatch.setattr(files, "MOST_TAKEN_OVER", 3)
     for batch in range(3, 13):
         log(in_flight, batch, init(batch + 1, A))
         run_fold(replace(request(in_flight, 2), logged={SOURCE: batch, "words": batch}))
@@ -245,14 +245,13 @@ def test_many_small_files_of_live_rows_become_one(in_flight: Store, monkeypatch:
 def test_many_live_rows_are_written_into_several_files_by_age(
     in_flight: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (live, files):
-        monkeypatch.setattr(module, "ROWS_OF_A_FILE", 2)
+    monkeypatch.setattr(files, "ROWS_OF_A_FILE", 2)
     events = [init(offset, A) for offset in range(4, 9)]
     log(in_flight, 3, *events)
     run_fold(replace(request(in_flight, 2), logged={SOURCE: 3, "words": 3}))
     assert len(live_files(in_flight)) == 4
     assert [offset for offset, *_ in now(in_flight)] == list(range(3, 9))
-    monkeypatch.setattr(live, "MOST_TAKEN_OVER", 0)
+    monkeypatch.setattr(files, "MOST_TAKEN_OVER", 0)
     before = live_files(in_flight)
     run_fold(replace(request(in_flight, 2), logged={SOURCE: 3, "words": 3}))
     assert len(set(live_files(in_flight)) & set(before)) == 2  # those that are full

@@ -12,7 +12,7 @@ from tests.kit import ROOT
 PROGRAM = """
 import logging, os, sys
 logging.basicConfig(format="%(message)s")  # holds on to sys.stderr as it is now
-from acker.batches.progress import Step
+from acker.batches.run import Step
 from acker.cli.progress import ProgressReport
 from acker.topology.topology import Topology
 

@@ -9,8 +9,8 @@ from acker.components.collector import RichBolt
 from acker.components.kafka_bolt import KafkaBolt
 from acker.core.errors import SettingsError, TopologyError
 from acker.spouts import DeltaSpout, FileSpout
-from acker.targets.aggregates import Count
 from acker.targets.append import DeltaAppend
+from acker.targets.functions import Count
 from acker.topology.topology import Topology, duration
 
 SOURCE = DeltaSpout("source", key="id")

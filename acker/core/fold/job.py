@@ -18,8 +18,16 @@ from acker.core.fold.decide import (
     marked,
     shared,
 )
-from acker.core.fold.files import FoldFiles, FoldName, Written
-from acker.core.fold.live import LiveRows, divided, live_files, scan_live, summed
+from acker.core.fold.files import (
+    FoldFiles,
+    FoldName,
+    LiveRows,
+    Written,
+    divided,
+    live_files,
+    scan_live,
+    summed,
+)
 from acker.core.fold.refused import refused_rows
 from acker.core.fold.together import Together
 from acker.core.snapshot.holders import HOLDERS, holders

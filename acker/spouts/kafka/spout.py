@@ -1,10 +1,11 @@
 """Kafka topics as a spout. Every record is a message. Position = partition and offset."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -22,7 +23,34 @@ from acker.kafka.java import java_options
 from acker.spouts.base import Backlog, History, Range, TellsColumns
 from acker.spouts.kafka.offsets import COLUMNS, OffsetReader, gone
 from acker.spouts.kafka.schemes import Scheme, Text
-from acker.spouts.kafka.spans import Spans, by_topic, shares, spans_of
+
+Spans = Mapping[Partition, tuple[int, int]]  # [first, end) of offsets
+
+
+def spans_of(planned: Mapping[str, Any]) -> dict[Partition, tuple[int, int]]:
+    """The span of each partition in a planned range."""
+    return {Partition.parse(name): (first, end) for name, (first, end) in planned["offsets"].items()}
+
+
+def by_topic(values: Mapping[Partition, Any], as_list: bool = False) -> str:
+    """JSON as Spark's source takes it: topic -> partition -> value, or topic -> partitions."""
+    found: dict[str, dict[str, Any]] = {}
+    for partition, value in values.items():
+        found.setdefault(partition.topic, {})[str(partition.number)] = value
+    return json.dumps({name: list(each.values()) for name, each in found.items()} if as_list else found)
+
+
+def shares(waiting: Mapping[Partition, int], limit: int, most: int | None) -> dict[Partition, int]:
+    """How many offsets of each partition a batch takes: as fair as what each has allows."""
+    found = {}
+    room = limit
+    order = sorted(waiting, key=lambda partition: (waiting[partition], partition))
+    for place, partition in enumerate(order):
+        fair = -(-room // (len(order) - place))  # rounded up: a small limit must not stop the last ones
+        found[partition] = min(waiting[partition], fair, room, most if most is not None else room)
+        room -= found[partition]
+    return found
+
 
 METADATA = (
     "topic string, partition int, offset bigint, timestamp timestamp, key binary, headers map<string,binary>"
