@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from acker.components.collector import Collector, Context, PermanentFailure, RichBolt, Tuple
     from acker.components.kafka_bolt import KafkaBolt
     from acker.core.errors import AckerError, BoltError, SourceError, StoreError, TopologyError
-    from acker.core.retry import ExponentialBackoff
+    from acker.core.retry import ExponentialBackoff, FailedAttempt
     from acker.spouts import DeltaSpout, FileSpout, Spout
     from acker.spouts.kafka.schemes import Avro, Bytes, Json, KeyValue, Scheme, Text
     from acker.spouts.kafka.spout import KafkaSpout
@@ -28,7 +28,7 @@ _ROOMS = {
     "acker.components.collector": ("Collector", "Context", "PermanentFailure", "RichBolt", "Tuple"),
     "acker.components.kafka_bolt": ("KafkaBolt",),
     "acker.core.errors": ("AckerError", "BoltError", "SourceError", "StoreError", "TopologyError"),
-    "acker.core.retry": ("ExponentialBackoff",),
+    "acker.core.retry": ("ExponentialBackoff", "FailedAttempt"),
     "acker.spouts": ("DeltaSpout", "FileSpout", "Spout"),
     "acker.spouts.kafka.spout": ("KafkaSpout",),
     "acker.spouts.kafka.schemes": ("Avro", "Bytes", "Json", "KeyValue", "Scheme", "Text"),
@@ -72,6 +72,7 @@ __all__ = [  # noqa: RUF022 # by subject
     "Min",
     "Sum",
     "ExponentialBackoff",
+    "FailedAttempt",
     "Notice",
     "AckerError",
     "BoltError",

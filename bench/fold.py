@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acker.core.fold.job import FoldRequest, run_fold
+from acker.core.retry import ExponentialBackoff
 from acker.core.snapshot.ledger import APP, fold_counts
 from acker.core.snapshot.snapshot import Snapshot
 from acker.core.store.checksums import batch_row, checksum_of_batch
@@ -209,7 +210,7 @@ def _fold(store: Store, batch: int) -> dict[str, int]:
         logged={SPOUT: batch, BOLT: batch},
         waiting={},
         spouts=[SPOUT],
-        delays=[1.0],
+        retry=ExponentialBackoff(),
         timeouts=Timeouts(),
         now=NOW,
     )

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from acker.core.events import State
 from acker.core.fold.job import FoldRequest, run_fold
+from acker.core.retry import ExponentialBackoff
 from acker.core.snapshot.inputs import SourceRange
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.ledger import fold_counts, newest_fold
@@ -286,7 +287,7 @@ def request_of(store: Store, batch: int, of_bolt: int = 0) -> FoldRequest:
         logged={SPOUT: batch} | ({BOLT: of_bolt} if of_bolt else {}),
         waiting={},
         spouts=[SPOUT],
-        delays=[1.0],
+        retry=ExponentialBackoff(),
         timeouts=Timeouts(timedelta(hours=1)),
         now=NOW,
     )

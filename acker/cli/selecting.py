@@ -1,4 +1,4 @@
-"""The options by which commands choose messages, as `acker.operations.selection.Selection` reads them."""
+"""Options that choose messages, as `acker.operations.selection.selection.Selection` reads them."""
 
 from collections.abc import Callable
 from functools import reduce

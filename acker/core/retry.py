@@ -1,21 +1,94 @@
 """Whether and when a failed message is tried again."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from acker.core.arguments import checked
 from acker.core.errors import SettingsError
+from acker.core.events import State
 
 _LONGEST_SECONDS = 10 * 365 * 86_400.0  # keeps retry_at inside every timestamp type
 
 
-class RetryPolicy(Protocol):
-    """What a user's own policy must offer. It is called once per attempt number and fold."""
+class FailedAttempt(int):
+    """An attempt of a message that failed or timed out, as a retry policy is given it.
 
-    def delay_seconds(self, failures: int) -> float | None:
-        """Seconds to wait after a message's `failures`-th failure (from 1), or None to give it up."""
+    It is a number: that of the attempt, from 1. So a policy that looks at nothing else takes it as an `int`.
+
+    Attributes:
+        spout: the name of the spout that emitted the message.
+        component: the name of the component that failed it. None: nobody did, as where it timed out.
+        reason: the reason that the ledger has for it; None where there is none.
+        timed_out: True where it was not complete in time, False where it failed.
+    """
+
+    spout: str
+    component: str | None
+    reason: str | None
+    timed_out: bool
+
+    def __new__(
+        cls,
+        attempt: int,
+        *,
+        spout: str = "",
+        component: str | None = None,
+        reason: str | None = None,
+        timed_out: bool = False,
+    ) -> Self:
+        """See the class."""
+        found = super().__new__(cls, attempt)
+        found.spout, found.component, found.reason, found.timed_out = spout, component, reason, timed_out
+        return found
+
+    def __getnewargs_ex__(self) -> tuple[tuple[int], dict[str, Any]]:
+        return (int(self),), vars(self)
+
+    def __repr__(self) -> str:
+        named = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({int(self)}, {named})"
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Self:
+        """The attempt of some or all of the columns of a ledger's row."""
+        is_late = row.get("state") == State.TIMED_OUT
+        named = {name: row[name] for name in ("spout", "component", "reason") if name in row}
+        return cls(row["attempt"], timed_out=is_late, **named)
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt, from 1; so many attempts of the message have failed."""
+        return int(self)
+
+
+class RetryPolicy(Protocol):
+    """The methods of a retry policy. A user's own policy needs no base class.
+
+    A fold asks it once for all failures that are alike, and not once for each message. The next fold asks
+    again. Where the acker's work runs in Spark's tasks, the policy is pickled and asked there.
+    """
+
+    def delay_seconds(self, failure: FailedAttempt) -> float | None:
+        """Decide when a message is tried again.
+
+        Args:
+            failure: the attempt that failed or timed out. As a number it is how often the message has failed.
+
+        Returns:
+            Seconds to wait after the fold that has seen the failure, a finite number of 0 or more. More than
+            ten years are ten years. None: the message is given up, and becomes a dead letter.
+        """
+
+
+_ALL = ("attempt", "spout", "component", "reason", "state")  # columns of the ledger that make a failure
+
+
+def looked_at(policy: RetryPolicy) -> Sequence[str]:
+    """The columns of the ledger that a policy looks at: failures that have the same there are alike."""
+    return getattr(policy, "_looks_at", _ALL)
 
 
 @checked
@@ -35,6 +108,8 @@ class ExponentialBackoff:
     multiplier: float = 2.0
     cap_seconds: float = 3600.0
     limit: int | None = 3
+
+    _looks_at: ClassVar[Sequence[str]] = ("attempt",)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.initial_seconds) and self.initial_seconds >= 0):
@@ -66,20 +141,27 @@ class ExponentialBackoff:
             return self.cap_seconds
 
 
-def delay_after(policy: RetryPolicy, failures: int) -> float | None:
-    """Seconds that `policy` has a message wait after its `failures`-th failure, at most ten years.
+def delay_after(policy: RetryPolicy, failure: FailedAttempt) -> float | None:
+    """Seconds that a policy has a message wait after a failure, at most ten years; None to give it up.
 
     Raises:
-        SettingsError: The policy, which may be the user's own, returned neither None nor a number of seconds.
+        SettingsError: the policy, which may be the user's own, raised, or returned neither None nor a number
+            of seconds.
     """
-    delay: Any = policy.delay_seconds(failures)
+    try:
+        delay: Any = policy.delay_seconds(failure)
+    except Exception as error:
+        raise SettingsError(
+            f"{type(policy).__name__}.delay_seconds({failure!r}) raised {type(error).__name__}: {error}. "
+            "Mend the retry policy."
+        ) from error
     if delay is None:
         return None
     # False would pass for no delay, and was more likely meant for no retry.
     is_number = isinstance(delay, Real) and not isinstance(delay, bool)
     if not (is_number and 0 <= delay < math.inf):
         raise SettingsError(
-            f"{type(policy).__name__}.delay_seconds({failures}) must be None or a finite number of 0 or "
+            f"{type(policy).__name__}.delay_seconds({failure!r}) must be None or a finite number of 0 or "
             f"more, not {delay!r}."
         )
     return float(min(delay, _LONGEST_SECONDS))

@@ -4,9 +4,8 @@ from acker.batches.orphans import fail_orphaned
 from acker.batches.run import Run
 from acker.core.errors import StoreError
 from acker.core.fold.job import FoldRequest, run_fold
-from acker.core.retry import delay_after
 from acker.core.snapshot.journal import Journal
-from acker.core.snapshot.ledger import Fold, fold_counts, highest_attempt
+from acker.core.snapshot.ledger import Fold, fold_counts
 from acker.core.snapshot.refusals import recorded
 from acker.core.store.schemas import EVENTS, component_of
 from acker.operations.maintenance.compact import compact_if_many
@@ -35,15 +34,12 @@ def fold(run: Run) -> Fold:
     folded = previous.logged if previous else {}
     # Never less than before, although `events` was put back: what a fold has seen, no other is to see.
     logged = {name: max(journal.logged(name), folded.get(name, 0)) for name in journal.components()}
-    highest = _highest_attempt(journal, folded, logged)
-    if previous:
-        highest = max(highest, highest_attempt(previous))
     request = FoldRequest(
         snapshot=journal,
         logged=logged,
         waiting=_waiting(run.topology, journal, logged),
         spouts=[spout.name for spout in run.topology.spouts],
-        delays=[delay_after(run.topology.retry, attempt) for attempt in range(1, highest + 1)],
+        retry=run.topology.retry,
         timeouts=run.topology.timeouts,
         now=now,
         holding=[bolt.name for bolt in run.topology.bolts if bolt.holds_back],
@@ -90,14 +86,3 @@ def waiting_batches(
             if numbers:
                 found[upstream, bolt.name] = numbers
     return found
-
-
-def _highest_attempt(journal: Journal, folded: dict[str, int], logged: dict[str, int]) -> int:
-    """The highest attempt in the replay batches that no fold has seen; 1 where there are none."""
-    attempts = [1]
-    for spout, newest in logged.items():
-        after = folded.get(spout, 0)
-        if newest > after:
-            new = f"component = '{spout}' AND kind = 'replay' AND batch > {after} AND batch <= {newest}"
-            attempts += [batch.replay.highest_attempt for batch in journal.rows(new)]
-    return max(attempts)

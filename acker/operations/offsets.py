@@ -1,8 +1,8 @@
 """Committed offsets: how far each partition of a spout is emitted, and how far all of it is settled.
 
 Both are exclusive, as Kafka's offsets are. A position that the source never had holds nothing back; one live
-message does, as in Storm's OffsetManager. Read without Spark. Sources that take them are told, as a Kafka consumer
-group is.
+message does, as in Storm's OffsetManager. Read without Spark. Sources that take them are told, as a Kafka
+consumer group is.
 """
 
 import logging

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from acker.core.errors import ServerError, StoreError
+from acker.core.errors import AckerError, ServerError
 from acker.core.store.ids import Task, tasks
 from acker.core.tasks import Caller, Done, Tasks
 
@@ -56,10 +56,13 @@ class SparkTasks:
         """One job of Spark, which is over when this returns.
 
         Raises:
-            StoreError: a task raised it.
+            AckerError: a task raised it.
             ServerError: executors lack what the tasks need.
         """
-        given = pickle.dumps((work, found))
+        from pyspark import cloudpickle
+
+        # A retry policy of the user's own may be of a module that executors lack.
+        given: bytes = cloudpickle.dumps((work, found))  # type: ignore[no-untyped-call]
         environ = {name: value for name, value in os.environ.items() if name.startswith(_CREDENTIALS)}
         environ |= {"POLARS_MAX_THREADS": "1"}  # a task has one core
 
@@ -73,7 +76,7 @@ class SparkTasks:
 
         for pickled in self._collected(each, len(found)):
             result = pickle.loads(pickled)
-            if isinstance(result, StoreError):
+            if isinstance(result, AckerError):
                 raise result
             yield result
 
@@ -101,5 +104,5 @@ def done_by(given: bytes, number: int) -> bytes:
     work, found = pickle.loads(given)
     try:
         return pickle.dumps(work(found[number]))
-    except StoreError as error:
+    except AckerError as error:
         return pickle.dumps(error)

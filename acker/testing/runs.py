@@ -24,7 +24,7 @@ from acker.components.function_bolt import FunctionBolt
 from acker.components.rich_bolt import RichBoltComponent
 from acker.components.spout import SpoutComponent
 from acker.core.errors import SettingsError
-from acker.core.retry import ExponentialBackoff, RetryPolicy, delay_after
+from acker.core.retry import ExponentialBackoff, FailedAttempt, RetryPolicy, delay_after
 from acker.core.store.store import Store
 from acker.operations.cycle import drain, run_cycle
 from acker.spouts import FileSpout
@@ -60,9 +60,9 @@ class _AtMost:
     policy: RetryPolicy
     retries: int
 
-    def delay_seconds(self, failures: int) -> float | None:
+    def delay_seconds(self, failure: FailedAttempt) -> float | None:
         """See `RetryPolicy`."""
-        return None if failures > self.retries else delay_after(self.policy, failures)
+        return None if failure > self.retries else delay_after(self.policy, failure)
 
 
 def run_bolt(

@@ -10,7 +10,7 @@ from functools import reduce
 from operator import xor
 
 from acker.core.events import Event, Kind, LedgerRow
-from acker.core.retry import ExponentialBackoff
+from acker.core.retry import ExponentialBackoff, FailedAttempt, RetryPolicy
 from acker.core.store.ids import BUCKETS
 from acker.core.timeouts import Timeouts
 from tests.kit.oracle import Ledger, fold
@@ -24,6 +24,20 @@ RETRY = ExponentialBackoff(initial_seconds=60, limit=2)
 # Ids of tuples, as well mixed as real ones.
 A, B, C, D = 0x1D8A6F03C95B274E, -0x62C7F9E4158D3BA1, 0x7B30E5A2946FD81C, -0x09E65D3BF8A2C471
 E, F, G, H = 0x35F1C8B7602E9DA4, -0x4AD2930EE7C6185F, 0x5C9407DA1BF3E268, -0x2E7BB185D4690C3D
+
+
+@dataclass(frozen=True)
+class Particular:
+    """A retry policy that looks at the failure.
+
+    What timed out waits twice as long. What is hopeless, or bad in `count`, is given up.
+    """
+
+    def delay_seconds(self, failure: FailedAttempt) -> float | None:
+        """See `RetryPolicy`."""
+        if failure.reason in ("hopeless", "bad row in count") or failure > 2:
+            return None
+        return 120.0 if failure.timed_out else 60.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +62,7 @@ class Scenario:
     name: str
     steps: tuple[Step, ...]
     timeouts: Timeouts = TIMEOUTS
-    retry: ExponentialBackoff = RETRY
+    retry: RetryPolicy = RETRY
 
 
 def ledgers(scenario: Scenario) -> list[Ledger]:
@@ -60,7 +74,7 @@ def ledgers(scenario: Scenario) -> list[Ledger]:
     return found
 
 
-def fold_step(ledger: Ledger, step: Step, timeouts: Timeouts, retry: ExponentialBackoff) -> Ledger:
+def fold_step(ledger: Ledger, step: Step, timeouts: Timeouts, retry: RetryPolicy) -> Ledger:
     """The oracle's ledger after one more step."""
     return fold(
         ledger,

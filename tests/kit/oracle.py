@@ -15,7 +15,7 @@ from typing import Any
 
 from acker.core.events import LIVE, Event, Kind, LedgerRow, State
 from acker.core.messages import MessageId
-from acker.core.retry import RetryPolicy, delay_after
+from acker.core.retry import FailedAttempt, RetryPolicy, delay_after
 from acker.core.timeouts import Timeouts, Turn
 
 _DESCRIPTION = ("source_offset", "attempt", "batch", "replaces", "emitted_at", "reason")
@@ -237,7 +237,14 @@ def _first_fault(group: Iterable[LedgerRow], one_is_settled: bool) -> tuple[str,
 
 def _next(failed: LedgerRow, retry: RetryPolicy, now: datetime, rejected: bool) -> LedgerRow:
     """What follows a failed attempt: the wait for the next one, or the end."""
-    delay = None if rejected else delay_after(retry, failed.attempt)
+    failure = FailedAttempt(
+        failed.attempt,
+        spout=failed.spout,
+        component=failed.component,
+        reason=failed.reason,
+        timed_out=failed.state == State.TIMED_OUT,
+    )
+    delay = None if rejected else delay_after(retry, failure)
     if delay is None:
         return replace(failed, state=State.DEAD_LETTER)
     return replace(

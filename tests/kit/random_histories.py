@@ -14,7 +14,7 @@ from acker.core.events import Event, Kind, State
 from acker.core.retry import ExponentialBackoff
 from acker.core.store.ids import BUCKETS, hash64
 from acker.core.timeouts import Timeouts
-from tests.kit.histories import PARTITION, SOURCE, START, Scenario, Step, fold_step
+from tests.kit.histories import PARTITION, SOURCE, START, Particular, Scenario, Step, fold_step
 from tests.kit.oracle import Ledger
 
 
@@ -40,7 +40,8 @@ def random_history(seed: int) -> Scenario:
     length = timedelta(minutes=10)
     lasting = Timeouts(length, windows=rng.choice([1, 2]), hard_timeout=rng.choice([None, 2 * length]))
     timeouts = rng.choice([Timeouts(None), lasting, lasting, lasting])
-    retry = ExponentialBackoff(initial_seconds=rng.choice([0, 60]), limit=rng.randrange(3))
+    backoff = ExponentialBackoff(initial_seconds=rng.choice([0, 60]), limit=rng.randrange(3))
+    retry = rng.choice([backoff, backoff, Particular()])
     minutes = [rng.choice([-15, -5, 0, 5, 10, 10, 20, 40]) for _ in range(rng.randint(3, 11))]
     clock = [START + timedelta(minutes=past) for past in accumulate(minutes)]
     return _history(rng, Scenario(f"seed {seed}", (), timeouts, retry), clock)

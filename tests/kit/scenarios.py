@@ -13,6 +13,7 @@ from tests.kit.histories import (
     F,
     G,
     H,
+    Particular,
     Scenario,
     ack,
     fail,
@@ -155,6 +156,33 @@ SCENARIOS = (
     Scenario(
         "a fail wins over a zero in the same fold",
         (step(0, init(1, A), fail(1, [A]), rows=[(1, 1, "failed"), (1, 2, "retrying")]),),
+    ),
+    Scenario(
+        "a policy that looks at the reason gives one message up and tries another again",
+        (
+            step(
+                0,
+                *(init(n, A) for n in (1, 2, 3)),
+                fail(1, [A], "hopeless"),
+                fail(2, [A], "busy"),
+                rows=[
+                    *((1, 1, state) for state in ("dead_letter", "failed")),
+                    *((2, number, state) for number, state in ((1, "failed"), (2, "retrying"))),
+                    (3, 1, "pending"),
+                ],
+            ),
+            step(10, rows=[(2, 2, "retrying"), (3, 1, "pending")]),
+            step(
+                20,
+                init(2, A, attempt=2),
+                fail(2, [A], "hopeless", attempt=2),
+                rows=[
+                    *((2, 2, state) for state in ("dead_letter", "failed")),
+                    *((3, number, state) for number, state in ((1, "timed_out"), (2, "retrying"))),
+                ],
+            ),
+        ),
+        retry=Particular(),
     ),
     Scenario(
         "a fail of one leaf fails the tree, and the other leaf's ack is late",

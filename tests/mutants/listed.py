@@ -1016,7 +1016,7 @@ MUTANTS = (
     ),
     Mutant(
         "a refused message is given up although it was emitted again",
-        "acker/core/snapshot/refusals.py",
+        "acker/core/fold/refused.py",
         'failed.join(goes_on, on="root_id", how="anti")',
         'failed.join(goes_on.clear(), on="root_id", how="anti")',
         (f"{REFUSALS}test_a_message_that_is_emitted_again_is_not_given_up",),
@@ -1041,6 +1041,13 @@ MUTANTS = (
         "            self._check_taken(spark, changes)\n",
         "",
         (f"{KAFKA_TARGET}test_what_a_table_refuses_after_the_ack_is_not_sent_to_its_topic_either",),
+    ),
+    Mutant(
+        "a retry policy is asked once for failures with different reasons",
+        "acker/core/retry.py",
+        '_ALL = ("attempt", "spout", "component", "reason", "state")',
+        '_ALL = ("attempt", "spout", "component", "state")',
+        scenario("a policy that looks at the reason gives one message up and tries another again"),
     ),
     Mutant(
         "a fold that a topic has is sent again",

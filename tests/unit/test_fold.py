@@ -10,7 +10,6 @@ from hypothesis import given
 
 from acker.core.events import LIVE, Event, LedgerRow, State
 from acker.core.fold.decide import FoldInput, folded, joined_roots, marked
-from acker.core.retry import delay_after
 from acker.core.snapshot.holders import HOLDERS
 from acker.core.store.ids import tasks
 from acker.core.store.parquet import columns_of
@@ -86,7 +85,6 @@ def given(
     history: Scenario, step: Step, turn: Turn, live: Sequence[LedgerRow], settled: Sequence[LedgerRow]
 ) -> FoldInput:
     """What a fold of a step reads."""
-    attempts = [row.attempt for row in live] + [event.attempt or 1 for event in step.events]
     return FoldInput(
         live=frame(live, LEDGER),
         settled=frame(settled, LEDGER),
@@ -94,7 +92,7 @@ def given(
         waiting=pl.LazyFrame({"root_id": list(step.waiting)}, {"root_id": pl.Int64}),
         held=pl.LazyFrame(list(step.held), HOLDERS, orient="row"),
         spouts=step.spouts,
-        delays=[delay_after(history.retry, n) for n in range(1, max(attempts, default=1) + 1)],
+        retry=history.retry,
         turn=turn,
         timeouts=history.timeouts,
         now=step.now,

@@ -17,12 +17,10 @@ from acker.core.errors import StoreError
 from acker.core.events import Event, LedgerRow, State
 from acker.core.fold import files
 from acker.core.fold.job import FoldRequest, run_fold
-from acker.core.retry import delay_after
 from acker.core.snapshot.ledger import (
     Fold,
     Live,
     fold_counts,
-    highest_attempt,
     live_counts,
     live_rows,
     newest_fold,
@@ -88,7 +86,7 @@ def request(store: Store, fold: int, **fields: object) -> FoldRequest:
         logged={SOURCE: fold, "words": fold},
         waiting={},
         spouts=[SOURCE],
-        delays=[delay_after(RETRY, attempt) for attempt in range(1, fold + 1)],
+        retry=RETRY,
         timeouts=TIMEOUTS,
         now=HISTORY.steps[fold - 1].now,
     )
@@ -272,7 +270,7 @@ def test_a_fold_is_read_as_it_was_although_a_later_one_was_compacted_since(store
     store.change(LEDGER, lambda table: table.delete("live_in < 2"))
     live = collect(live_rows(first).select("source_offset", "state"))
     assert sorted(live.rows()) == [(2, "retrying"), (3, "pending")]
-    assert (fold_counts(first), highest_attempt(first)) == (COUNTS, 2)
+    assert fold_counts(first) == COUNTS
 
 
 def test_live_messages_are_counted_without_a_look_at_history(store: Store) -> None:

@@ -10,7 +10,7 @@ AUTHORS = [
     *("Avro", "Bytes", "Json", "KeyValue", "Scheme", "Text", "collect_anchors", "fail_when", "merge_anchors"),
     *("Collector", "Context", "KafkaBolt", "RichBolt", "Tuple", "PermanentFailure", "Target"),
     *("DeltaAppend", "DeltaAggregate", "KafkaTarget"),
-    *("Count", "Max", "Min", "Sum", "ExponentialBackoff", "Notice"),
+    *("Count", "Max", "Min", "Sum", "ExponentialBackoff", "FailedAttempt", "Notice"),
     *("AckerError", "BoltError", "SourceError", "StoreError", "TopologyError"),
 ]
 

@@ -1,4 +1,5 @@
 import math
+import pickle
 import re
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,11 +8,11 @@ from typing import Any
 import pytest
 
 from acker.core.errors import SettingsError
-from acker.core.retry import ExponentialBackoff, RetryPolicy, delay_after
+from acker.core.retry import ExponentialBackoff, FailedAttempt, RetryPolicy, delay_after
 
 
 def delays(policy: RetryPolicy, failures: int) -> list[float | None]:
-    return [policy.delay_seconds(n) for n in range(1, failures + 1)]
+    return [policy.delay_seconds(FailedAttempt(n)) for n in range(1, failures + 1)]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def test_a_limit_of_0_never_retries() -> None:
 
 def test_no_limit_never_gives_up() -> None:
     policy = ExponentialBackoff(limit=None)
-    assert policy.delay_seconds(1_000_000) == 3600
+    assert policy.delay_seconds(FailedAttempt(1_000_000)) == 3600
 
 
 # 1.0000001 stays below the cap up to there; 1e300 would overflow at once.
@@ -53,17 +54,17 @@ def test_no_limit_never_gives_up() -> None:
 )
 def test_the_ten_thousandth_failure_does_not_overflow(multiplier: float, seconds: float) -> None:
     policy = ExponentialBackoff(initial_seconds=1, multiplier=multiplier, limit=None)
-    assert policy.delay_seconds(10_000) == pytest.approx(seconds, abs=1e-6)
+    assert policy.delay_seconds(FailedAttempt(10_000)) == pytest.approx(seconds, abs=1e-6)
 
 
 def test_the_smallest_initial_delay_grows_to_the_cap() -> None:
     policy = ExponentialBackoff(initial_seconds=1e-308, limit=None)
-    assert policy.delay_seconds(10_000) == 3600
+    assert policy.delay_seconds(FailedAttempt(10_000)) == 3600
 
 
 def test_delays_never_shrink_nor_pass_the_cap_where_a_long_overflows() -> None:
     policy = ExponentialBackoff(initial_seconds=0.002, multiplier=2, cap_seconds=10, limit=None)
-    found = [policy.delay_seconds(n) or 0 for n in range(1, 101)]
+    found = [policy.delay_seconds(FailedAttempt(n)) or 0 for n in range(1, 101)]
     assert found == sorted(found)
     assert (found[0], found[-1]) == (0.002, 10)
 
@@ -71,7 +72,7 @@ def test_delays_never_shrink_nor_pass_the_cap_where_a_long_overflows() -> None:
 def test_without_an_initial_delay_every_retry_is_due_at_once() -> None:
     policy = ExponentialBackoff(initial_seconds=0, limit=None)
     assert delays(policy, 3) == [0, 0, 0]
-    assert policy.delay_seconds(10_000) == 0
+    assert policy.delay_seconds(FailedAttempt(10_000)) == 0
 
 
 def test_a_policy_of_ones_own_needs_one_method() -> None:
@@ -79,21 +80,48 @@ def test_a_policy_of_ones_own_needs_one_method() -> None:
         def delay_seconds(self, failures: int) -> float | None:
             return [1.0, 1.0, 2.0, None][failures - 1]
 
-    assert [delay_after(Fibonacci(), n) for n in (1, 2, 3, 4)] == [1, 1, 2, None]
+    assert [delay_after(Fibonacci(), FailedAttempt(n)) for n in (1, 2, 3, 4)] == [1, 1, 2, None]
 
 
 @pytest.mark.parametrize(
     ("delay", "seconds"), [(0, 0.0), (7, 7.0), (1e300, 315_360_000.0), (10**400, 315_360_000.0)]
 )
 def test_the_delay_of_a_policy_is_at_most_ten_years(delay: float, seconds: float) -> None:
-    assert delay_after(Always(delay), 1) == seconds
+    assert delay_after(Always(delay), FailedAttempt(1)) == seconds
 
 
 @pytest.mark.parametrize("delay", [-1, math.nan, math.inf, -math.inf, "60", False, timedelta(seconds=60)])
 def test_a_policy_that_returns_no_number_of_seconds_is_named(delay: object) -> None:
-    message = f"Always.delay_seconds(2) must be None or a finite number of 0 or more, not {delay!r}."
+    message = f"must be None or a finite number of 0 or more, not {delay!r}."
+    with pytest.raises(
+        SettingsError, match=rf"^Always\.delay_seconds\(FailedAttempt\(2, .* {re.escape(message)}$"
+    ):
+        delay_after(Always(delay), FailedAttempt(2))
+
+
+def test_a_policy_that_raises_is_named_with_what_it_was_asked() -> None:
+    class ByReason:
+        def delay_seconds(self, failure: FailedAttempt) -> float | None:
+            return {"busy": 1.0}[failure.reason or ""]
+
+    asked = FailedAttempt(1, spout="orders", component="priced", reason="refused")
+    message = (
+        "ByReason.delay_seconds(FailedAttempt(1, spout='orders', component='priced', reason='refused', "
+        "timed_out=False)) raised KeyError: 'refused'. Mend the retry policy."
+    )
     with pytest.raises(SettingsError, match=f"^{re.escape(message)}$"):
-        delay_after(Always(delay), 2)
+        delay_after(ByReason(), asked)
+
+
+def test_a_failure_is_a_number_and_what_failed_also_in_another_process() -> None:
+    found = pickle.loads(pickle.dumps(FailedAttempt(3, component="priced", reason="busy", timed_out=True)))
+    assert (found, found.attempt, found.component, found.reason, found.timed_out) == (
+        3,
+        3,
+        "priced",
+        "busy",
+        True,
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import polars as pl
 from acker.core.events import FAILURES, Kind, State
 from acker.core.fold.together import Together
 from acker.core.messages import MESSAGE
+from acker.core.retry import FailedAttempt, RetryPolicy, delay_after, looked_at
 from acker.core.snapshot.holders import with_holders
 from acker.core.store.checksums import share_of_checksum
 from acker.core.store.ids import Task, tasks
@@ -44,8 +45,7 @@ class FoldInput:
         waiting: column `root_id`, the roots of tuples that a bolt has yet to take, each once.
         held: `holders`; read only where a root times out.
         spouts: names of the spouts that the topology has now.
-        delays: seconds to wait after the failure of attempt 1, 2, …, None where the message is given
-            up; as long as the highest attempt among the live rows and the new inits.
+        retry: says when a message is tried again.
     """
 
     live: pl.LazyFrame
@@ -54,7 +54,7 @@ class FoldInput:
     waiting: pl.LazyFrame
     held: pl.LazyFrame
     spouts: Collection[str]
-    delays: Sequence[float | None]
+    retry: RetryPolicy
     turn: Turn
     timeouts: Timeouts
     now: datetime
@@ -374,14 +374,8 @@ def _followers(decided: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
 
     There is none for one that was failed for good.
     """
-    micros = [None if s is None else timedelta(seconds=s) // _MICROSECOND for s in fold.delays]
-    delays = pl.LazyFrame(
-        {"attempt": range(1, len(micros) + 1), "delay": micros},
-        {"attempt": pl.Int32, "delay": pl.Int64},
-    )
-    failed = decided.filter(
-        pl.col("state").is_in([State.FAILED, State.TIMED_OUT]) & ~pl.col("superseded")
-    ).join(delays, on="attempt", how="left")
+    is_failed = pl.col("state").is_in([State.FAILED, State.TIMED_OUT]) & ~pl.col("superseded")
+    failed = _delayed(collect(decided.filter(is_failed)), fold.retry).lazy()
     again = pl.col("delay").is_not_null() & ~pl.col("rejected")
     return failed.select(
         "root_id",
@@ -399,6 +393,19 @@ def _followers(decided: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
         pl.lit(0).alias("events"),
         again.alias("live"),
     )
+
+
+def _delayed(failed: pl.DataFrame, retry: RetryPolicy) -> pl.DataFrame:
+    """Failed attempts with their `delay` in microseconds, null where the message is given up.
+
+    The policy is asked once for all that have the same in the columns that it looks at.
+    """
+    alike = list(looked_at(retry))
+    groups = failed.filter(~pl.col("rejected")).select(alike).unique()
+    delays = (delay_after(retry, FailedAttempt.of(row)) for row in groups.iter_rows(named=True))
+    micros = (None if delay is None else timedelta(seconds=delay) // _MICROSECOND for delay in delays)
+    asked = groups.with_columns(pl.Series("delay", micros, pl.Int64))
+    return failed.join(asked, on=alike, how="left", nulls_equal=True)
 
 
 def _still_retrying(fold: FoldInput) -> pl.DataFrame:

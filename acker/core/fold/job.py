@@ -30,6 +30,7 @@ from acker.core.fold.files import (
 )
 from acker.core.fold.refused import refused_rows
 from acker.core.fold.together import Together
+from acker.core.retry import RetryPolicy
 from acker.core.snapshot.holders import HOLDERS, holders
 from acker.core.snapshot.integrity import broken_fold, check_batches
 from acker.core.snapshot.ledger import REFUSALS_READ, Fold, read_fold, settled_rows, unfolded
@@ -54,7 +55,7 @@ class FoldRequest:
         waiting: stream -> batches of it that a bolt has yet to take.
         holding: the bolts that may hold tuples back.
         spouts: see `FoldInput`.
-        delays: see `FoldInput`.
+        retry: see `FoldInput`.
         refusals: `refusals`, as of a time after that of `events`; None where there are none.
         tasks: who does it.
     """
@@ -63,7 +64,7 @@ class FoldRequest:
     logged: Mapping[str, int]
     waiting: Mapping[str, Sequence[int]]
     spouts: Collection[str]
-    delays: Sequence[float | None]
+    retry: RetryPolicy
     timeouts: Timeouts
     now: datetime
     holding: Sequence[str] = ()
@@ -113,7 +114,7 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
         waiting=_waiting(request.snapshot, request.waiting).unique(),
         held=pl.LazyFrame(schema=HOLDERS),
         spouts=request.spouts,
-        delays=request.delays,
+        retry=request.retry,
         turn=request.turn,
         timeouts=request.timeouts,
         now=request.now,

@@ -211,12 +211,3 @@ def live_counts(fold: Fold, now: datetime) -> Live:
         ledger=fold.ledger,
     )
     return Live(**row)
-
-
-def highest_attempt(fold: Fold) -> int:
-    """The highest attempt among a fold's live rows, 1 where there are none."""
-    (row,) = query(
-        f"SELECT max(attempt) AS highest FROM ledger WHERE live_in = {fold.number}",
-        ledger=fold.ledger,
-    )
-    return row["highest"] or 1
