@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup classes check test test-all test-cluster test-faults mutants run bench soak requirements jar-sums pip-audit sbom clean
+.PHONY: help setup classes check docs reference test test-all test-cluster test-faults mutants run bench soak requirements jar-sums pip-audit sbom clean
 
 python := .venv/bin/python
 typed := acker embedded pipeline dags bench scripts
@@ -16,11 +16,18 @@ setup: ## Make .venv with everything in it; instant when nothing has changed
 classes: setup
 	@.venv/bin/acker setup --classes >/dev/null
 
-check: setup ## Lint, format, types, and which room imports which
+check: setup ## Lint, format, types, which room imports which, and the page that docstrings make
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
 	.venv/bin/lint-imports --no-logo
 	$(python) -m mypy $(typed)
+	$(python) scripts/reference.py --check
+
+docs: setup ## Build the site of docs/ into data/site, strictly
+	.venv/bin/zensical build --strict --clean
+
+reference: setup ## Write docs/reference/api.md from the docstrings
+	$(python) scripts/reference.py
 
 test: setup ## Tests that hold every guarantee; with ARGS all that it names, for it goes to pytest
 	$(if $(ARGS),$(python) -m pytest --extended $(ARGS),@scripts/test.sh)
