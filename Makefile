@@ -26,7 +26,7 @@ check: setup ## Lint, format, types, which room imports which, and the page that
 docs: setup ## Build the site of docs/ into data/site, strictly
 	.venv/bin/zensical build --strict --clean
 
-reference: setup ## Write docs/reference/api.md from the docstrings
+reference: setup ## Write what pages of the docs say of docstrings and settings
 	$(python) scripts/reference.py
 
 test: setup ## Tests that hold every guarantee; with ARGS all that it names, for it goes to pytest

@@ -1,8 +1,11 @@
-"""Writes `docs/reference/api.md`: the public names of `acker`, from their docstrings.
+"""Writes what pages of the reference say of the code: the public names of `acker`, and the settings.
+
+`docs/reference/api.md` is made of the docstrings as a whole. In the tables of `settings.md` and `airflow.md`
+each row of a setting is.
 
     python scripts/reference.py [--check]
 
-With `--check` nothing is written, and exit code 1 says that the page is not what it would become.
+With `--check` nothing is written, and exit code 1 says that a page is not what it would become.
 """
 
 import re
@@ -14,8 +17,11 @@ from typing import Any
 
 import griffe
 
+from acker.runtime.settings import Settings
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "api.md"
+WITH_SETTINGS = [ROOT / "docs" / "reference" / name for name in ("settings.md", "airflow.md")]
 _HEAD = """# API
 
 What an author of topologies imports: `from acker import Topology, FileSpout`. This page is made from the \
@@ -37,15 +43,37 @@ _SEE = re.compile(r"See `\w+`\.")  # what another docstring says already
 
 
 def main() -> int:
-    """Write the page, or compare it. Returns the exit code."""
-    text = page()
+    """Write the pages, or compare them. Returns the exit code."""
+    wanted = {PAGE: page()} | with_settings()
+    stale = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]
     if "--check" not in sys.argv[1:]:
-        PAGE.write_text(text)
+        for file in stale:
+            file.write_text(wanted[file])
         return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is not what the docstrings say. Run make reference.", file=sys.stderr)
-    return 1
+    for file in stale:
+        print(f"{file.relative_to(ROOT)} is not what the code says. Run make reference.", file=sys.stderr)
+    return 1 if stale else 0
+
+
+def with_settings() -> dict[Path, str]:
+    """The pages that have settings, with their rows.
+
+    Raises:
+        ValueError: a setting is on none of the pages.
+    """
+    found = {file: file.read_text() for file in WITH_SETTINGS}
+    told = griffe.load("acker.runtime.settings", search_paths=[ROOT])["Settings"].members
+    for name, setting in Settings.declared().items():
+        row = re.compile(rf"^\| `{setting.variable}` \|.*$", re.MULTILINE)
+        file = next((file for file, text in found.items() if row.search(text)), None)
+        if file is None:
+            raise ValueError(f"{setting.variable} has no row on a page of settings. Write one.")
+        meaning = cell(told[name].docstring.value).removesuffix(".")
+        meaning = meaning if meaning.startswith("`") else meaning[0].lower() + meaning[1:]
+        meaning = re.sub(r"^\[(\w)", lambda first: f"[{first[1].lower()}", meaning)
+        line = f"| `{setting.variable}` | {meaning} | {setting.shown} |"
+        found[file] = row.sub(line.replace("\\", r"\\"), found[file])
+    return found
 
 
 def page() -> str:

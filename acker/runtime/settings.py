@@ -5,15 +5,16 @@ Only the registered topologies may stand in the project's file instead.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from acker.core.errors import SettingsError
 from acker.core.paths import absolute, unusable
 from acker.runtime.project import project_topologies
-from acker.topology.schedule import WATCH, Schedule, longest_pause
+from acker.topology.schedule import Schedule, longest_pause
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
@@ -27,251 +28,11 @@ _LARGEST_PORT = 65535
 _UNFIT = '":'  # what splits lists of folders, or ends a text among Java's options
 _AUTO = "auto"
 _LOCAL = "local[*]"
-_KEPT = "PIPELINE_FILE_RETENTION_HOURS"
-_REASONS_KEPT = "PIPELINE_REASON_RETENTION_DAYS"
 _MOST_REASON_RETENTION_DAYS = 36_500
 _LEAST_FILE_RETENTION_HOURS = 24  # what the store's tables promise their readers as well
 _MASTER = re.compile(r"spark://[^/:;@\s]+:[0-9]{1,5}(,[^/:;@\s]+:[0-9]{1,5})*")  # of several one leads
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Where things are and what to run them with. A variable that is empty counts as not set.
-
-    Attributes:
-        home: `PIPELINE_HOME`, the folder of the server's state and logs. Default: `data` below the
-            current folder.
-        store: `PIPELINE_STORE`, a path or URI below which all Delta tables are. A local path becomes
-            absolute, since the server resolves it and has a current folder of its own. Default: `store`
-            below `home`.
-        umask: `PIPELINE_UMASK`, the rights that others do not get on what commands, tasks and servers write.
-            Default: 077, all.
-        deployment: `PIPELINE_DEPLOYMENT`, the name by which machines that work on one store together know
-            each other. Default: none, and `home` keeps one (`acker.runtime.deployment`).
-        topologies: `PIPELINE_TOPOLOGIES`, the registered topologies as import strings
-            `package.module:attribute`, with commas between them. Default: those that `[tool.acker]` lists
-            in the current folder's `pyproject.toml`.
-        remote: `SPARK_REMOTE`, the `sc://host:port` of a Spark Connect server that somebody else runs.
-            Default: none, and the project starts a server of its own.
-        token: `SPARK_CONNECT_AUTHENTICATE_TOKEN`, Spark's own variable: what a client has to show the
-            project's own server. Default: none, and each server generates one
-            (`acker.runtime.server.tokens`).
-        server_address: `PIPELINE_SERVER_ADDRESS`, where the project's own server listens: 127.0.0.1, or
-            0.0.0.0 for all networks, which needs a token. Default: 127.0.0.1.
-        spark_master: `PIPELINE_SPARK_MASTER`, the cluster that the project's own server runs its jobs on, as
-            `spark://host:port`. Default: `local[*]`, this machine.
-        driver_memory: `PIPELINE_DRIVER_MEMORY`, the heap of the project's own server. Default: `4g`.
-        run_schedule: `PIPELINE_RUN_SCHEDULE`, when Airflow runs the topologies, as a cron expression in UTC.
-            Default: `@watch`, when there is something to do.
-        acker_schedule: `PIPELINE_ACKER_SCHEDULE`, when it folds at the latest. Default: `@watch`.
-        watch_seconds: `PIPELINE_WATCH_SECONDS`, how often `@watch` looks for something to do. Default: 60.
-        maintain_schedule: `PIPELINE_MAINTAIN_SCHEDULE`. Default: at 03:00.
-        stream_retention_hours: `PIPELINE_STREAM_RETENTION_HOURS`, how long streams keep tuples that no
-            message in flight and no published table needs. Default: 168, a week.
-        event_retention_hours: `PIPELINE_EVENT_RETENTION_HOURS`, the same of folded events. Default: 168.
-        reason_retention_days: `PIPELINE_REASON_RETENTION_DAYS`, how long the reasons of what has settled are
-            kept, which may quote rows. Default: 0, for ever.
-        file_retention_hours: `PIPELINE_FILE_RETENTION_HOURS`, how long Delta keeps files that the newest
-            version of a table no longer has. Default: 168; at least 24.
-        approval_limit: `PIPELINE_APPROVAL_LIMIT`; a manual replay of more messages waits for a person.
-            Default: 1000.
-        approval_hours: `PIPELINE_APPROVAL_HOURS`, how long it waits before it counts as rejected.
-            Default: 24.
-        self_approval: `PIPELINE_SELF_APPROVAL`, whether who asked for a replay may approve it: `on`, `off`,
-            or `auto`, where Airflow's own configuration knows no other user. Default: `auto`.
-        approvers: `PIPELINE_APPROVERS`, the users that may approve one, by their names at Airflow, with
-            commas between them. Default: none, and every other user may.
-        approval_notifier: `PIPELINE_APPROVAL_NOTIFIER`, the import string of what is called with the context
-            of a task that waits for a person: a function, or a notifier of Airflow. Default: none.
-        settle_minutes: `PIPELINE_SETTLE_MINUTES`, for how long the DAG of a replay waits until the messages
-            have settled that it has emitted. Default: 1440, a day.
-        monitor_schedule: `PIPELINE_MONITOR_SCHEDULE`, when Airflow looks for what an operator should know, as
-            a cron expression in UTC or a preset. Default: every five minutes. What it fails for:
-        dead_letters_allowed: `PIPELINE_DEAD_LETTERS_ALLOWED`, that nobody has acknowledged. Default: 0.
-        backlog_allowed: `PIPELINE_BACKLOG_ALLOWED`, messages in flight or waiting for their next attempt.
-            Default: 1000000.
-        backlog_ahead_hours: `PIPELINE_BACKLOG_AHEAD_HOURS`, for how long ahead their number is reckoned by
-            what it grew by in the last hour. Default: 4; 0: not at all.
-        acker_late_minutes: `PIPELINE_ACKER_LATE_MINUTES`, how old events that no fold has seen may be.
-            Default: 15.
-        batch_late_minutes: `PIPELINE_BATCH_LATE_MINUTES`, how old a batch that is not done may be, and a fold
-            that is not published, and what a spout that is watched does not read. Default: 60.
-        publish_late_minutes: `PIPELINE_PUBLISH_LATE_MINUTES`, for how long acked messages may be unpublished
-            before an audit fails. As for the monitor, the longest pause of the schedule comes on top.
-            Default: 1440, a day. 0: for ever.
-        retry_late_minutes: `PIPELINE_RETRY_LATE_MINUTES`, for how long a message whose next attempt is due
-            may not be emitted. Default: 60.
-        upkeep_late_minutes: `PIPELINE_UPKEEP_LATE_MINUTES`, for how long the audit, and each other step of
-            the maintenance, may not have ended. The longest pause of its schedule comes on top.
-            Default: 1440, a day. 0: for ever.
-        backup_late_minutes: `PIPELINE_BACKUP_LATE_MINUTES`, how old the newest backup may be. Default: 0, and
-            there need be none.
-        alarm_again_minutes: `PIPELINE_ALARM_AGAIN_MINUTES`, after how long the monitor tells again of what
-            stands. Default: 1440, a day. 0: never.
-        message_late_minutes: `PIPELINE_MESSAGE_LATE_MINUTES`, how old a message that has not settled may be.
-            Default: 1440, a day.
-        give_up_after_tries: `PIPELINE_GIVE_UP_AFTER_TRIES`, how often Airflow's task of a bolt tries a batch
-            that raises through no fault of a row before its messages are failed. Default: 0, never.
-        source_late_minutes: `PIPELINE_SOURCE_LATE_MINUTES`, how old what a spout has yet to read may
-            be. Default: 0, and it may be of any age.
-        disk_free_percent: `PIPELINE_DISK_FREE_PERCENT`, how much of a disk, and of its inodes, has to be
-            free. Default: 10.
-        task_timeout_minutes: `PIPELINE_TASK_TIMEOUT_MINUTES`, after which Airflow ends a task and tries it
-            again. Default: 360.
-        airflow_retention_days: `PIPELINE_AIRFLOW_RETENTION_DAYS`, how long Airflow's database and logs are
-            kept where what started Airflow cleans them. 0: for ever. Default: 90.
-        acker_tasks: `PIPELINE_ACKER_TASKS`, how many tasks do the work of a log or of a fold. Of 1 it is the
-            caller; more are Spark's. None, for `auto`: as many as the rows need. Default: 1 where Spark's
-            jobs run on this machine, by the project's own server, else `auto`.
-        fold_rows: `PIPELINE_FOLD_ROWS`, how many events and messages in flight one of them holds in memory
-            at once, a third to three quarters of a KB each. Default: 8000000.
-        jars: `PIPELINE_JARS`, the folder of the jars that its own server loads. Default: none, and they are
-            fetched into the Python environment when a server first needs them.
-    """
-
-    home: Path
-    store: str
-    umask: int
-    deployment: str | None
-    topologies: tuple[str, ...]
-    remote: str | None = field(repr=False)  # it may hold a token
-    token: str | None = field(repr=False)
-    server_address: str
-    spark_master: str
-    driver_memory: str
-    run_schedule: str
-    acker_schedule: str
-    watch_seconds: int
-    maintain_schedule: str
-    stream_retention_hours: int
-    event_retention_hours: int
-    reason_retention_days: int
-    file_retention_hours: int
-    approval_limit: int
-    approval_hours: int
-    self_approval: str
-    approvers: tuple[str, ...]
-    approval_notifier: str | None
-    settle_minutes: int
-    dead_letters_allowed: int
-    backlog_allowed: int
-    backlog_ahead_hours: int
-    acker_late_minutes: int
-    give_up_after_tries: int
-    source_late_minutes: int
-    batch_late_minutes: int
-    publish_late_minutes: int
-    message_late_minutes: int
-    retry_late_minutes: int
-    upkeep_late_minutes: int
-    backup_late_minutes: int
-    alarm_again_minutes: int
-    disk_free_percent: int
-    monitor_schedule: str
-    task_timeout_minutes: int
-    airflow_retention_days: int
-    acker_tasks: int | None
-    fold_rows: int
-    jars: Path | None
-
-    @property
-    def is_on_s3(self) -> bool:
-        """Whether the store is."""
-        return self.store.startswith("s3a:")
-
-    @property
-    def is_on_cluster(self) -> bool:
-        """Whether the project's own server runs its jobs on a cluster."""
-        return self.spark_master != _LOCAL
-
-    @property
-    def upkeep_late(self) -> dict[str, timedelta]:
-        """Step of the upkeep -> for how long it may not have ended; a step without: for ever."""
-        late, backup = (
-            timedelta(minutes=self.upkeep_late_minutes),
-            timedelta(minutes=self.backup_late_minutes),
-        )
-        pause = longest_pause(self.maintain_schedule)
-        steps = dict.fromkeys(("audit", "trim", "compact", "vacuum"), late + pause) if late else {}
-        return steps | ({"backup": backup} if backup else {})
-
-    def overdue_before(self, schedule: Schedule, now: datetime) -> datetime | None:
-        """When what is not published was acked at the latest, for an audit to fail; None: it never does.
-
-        Args:
-            schedule: the topology's own; None where it has that of the deployment.
-        """
-        late = timedelta(minutes=self.publish_late_minutes)
-        return now - late - self.longest_pause(schedule) if late else None
-
-    def longest_pause(self, schedule: Schedule) -> timedelta:
-        """How far two runs of a topology with a schedule are apart at most; zero where no clock says it."""
-        return longest_pause(self.run_schedule if schedule is None else schedule)
-
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
-        """Read the settings from environment variables.
-
-        Raises:
-            SettingsError: A variable has a value that cannot serve.
-        """
-
-        def value(name: str, default: str) -> str:
-            return environ.get(name, "").strip() or default
-
-        def number(name: str, default: int) -> int:
-            return _number(name, value(name, str(default)))
-
-        token = value("SPARK_CONNECT_AUTHENTICATE_TOKEN", "") or None
-        remote, master = _remote(value("SPARK_REMOTE", "")), _master(value("PIPELINE_SPARK_MASTER", _LOCAL))
-        is_here = remote is None and master == _LOCAL
-        home = _home(value("PIPELINE_HOME", "data"))
-        return cls(
-            home=home,
-            store=_store(value("PIPELINE_STORE", str(home / "store"))),
-            umask=_umask(value("PIPELINE_UMASK", "077")),
-            deployment=_deployment(value("PIPELINE_DEPLOYMENT", "")),
-            topologies=_topologies(value("PIPELINE_TOPOLOGIES", "")),
-            remote=remote,
-            token=token,
-            server_address=_address(value("PIPELINE_SERVER_ADDRESS", LOOPBACK), token),
-            spark_master=master,
-            driver_memory=_memory(value("PIPELINE_DRIVER_MEMORY", "4g")),
-            run_schedule=value("PIPELINE_RUN_SCHEDULE", WATCH),
-            acker_schedule=value("PIPELINE_ACKER_SCHEDULE", WATCH),
-            watch_seconds=positive_number("PIPELINE_WATCH_SECONDS", 60, environ),
-            maintain_schedule=value("PIPELINE_MAINTAIN_SCHEDULE", "0 3 * * *"),
-            stream_retention_hours=number("PIPELINE_STREAM_RETENTION_HOURS", 168),
-            event_retention_hours=number("PIPELINE_EVENT_RETENTION_HOURS", 168),
-            reason_retention_days=_reason_retention(_REASONS_KEPT, number(_REASONS_KEPT, 0)),
-            file_retention_hours=_file_retention(_KEPT, number(_KEPT, 168)),
-            approval_limit=number("PIPELINE_APPROVAL_LIMIT", 1000),
-            approval_hours=positive_number("PIPELINE_APPROVAL_HOURS", 24, environ),
-            self_approval=one_of("PIPELINE_SELF_APPROVAL", (_AUTO, "on", "off"), environ),
-            approvers=_names(value("PIPELINE_APPROVERS", "")),
-            approval_notifier=_notifier(value("PIPELINE_APPROVAL_NOTIFIER", "")),
-            settle_minutes=positive_number("PIPELINE_SETTLE_MINUTES", 1440, environ),
-            dead_letters_allowed=number("PIPELINE_DEAD_LETTERS_ALLOWED", 0),
-            backlog_allowed=number("PIPELINE_BACKLOG_ALLOWED", 1000000),
-            backlog_ahead_hours=number("PIPELINE_BACKLOG_AHEAD_HOURS", 4),
-            acker_late_minutes=number("PIPELINE_ACKER_LATE_MINUTES", 15),
-            give_up_after_tries=number("PIPELINE_GIVE_UP_AFTER_TRIES", 0),
-            source_late_minutes=number("PIPELINE_SOURCE_LATE_MINUTES", 0),
-            batch_late_minutes=number("PIPELINE_BATCH_LATE_MINUTES", 60),
-            publish_late_minutes=number("PIPELINE_PUBLISH_LATE_MINUTES", 1440),
-            message_late_minutes=number("PIPELINE_MESSAGE_LATE_MINUTES", 1440),
-            retry_late_minutes=number("PIPELINE_RETRY_LATE_MINUTES", 60),
-            upkeep_late_minutes=number("PIPELINE_UPKEEP_LATE_MINUTES", 1440),
-            backup_late_minutes=number("PIPELINE_BACKUP_LATE_MINUTES", 0),
-            alarm_again_minutes=number("PIPELINE_ALARM_AGAIN_MINUTES", 1440),
-            disk_free_percent=number("PIPELINE_DISK_FREE_PERCENT", 10),
-            monitor_schedule=value("PIPELINE_MONITOR_SCHEDULE", "*/5 * * * *"),
-            task_timeout_minutes=positive_number("PIPELINE_TASK_TIMEOUT_MINUTES", 360, environ),
-            airflow_retention_days=number("PIPELINE_AIRFLOW_RETENTION_DAYS", 90),
-            acker_tasks=_acker_tasks(value("PIPELINE_ACKER_TASKS", _AUTO), is_here),
-            fold_rows=positive_number("PIPELINE_FOLD_ROWS", 8_000_000, environ),
-            jars=_folder("PIPELINE_JARS", jars) if (jars := value("PIPELINE_JARS", "")) else None,
-        )
+Found = Mapping[str, Any]  # the settings that were read before, by attribute
 
 
 def positive_number(name: str, default: int, environ: Mapping[str, str] = os.environ) -> int:
@@ -318,8 +79,8 @@ def _folder(name: str, text: str) -> Path:
     return path
 
 
-def _home(text: str) -> Path:
-    home = _folder("PIPELINE_HOME", text)
+def _home(name: str, text: str, found: Found) -> Path:
+    home = _folder(name, text)
     if why := unusable(str(home)):
         raise SettingsError(f"PIPELINE_HOME is {text!r:.200}, and its store cannot be there, since {why}")
     unfit = next((character for character in _UNFIT if character in str(home)), None)
@@ -331,7 +92,9 @@ def _home(text: str) -> Path:
     return home
 
 
-def _store(text: str) -> str:
+def _store(name: str, text: str, found: Found) -> str:
+    if not text:
+        return str(found["home"] / "store")
     if why := unusable(text):
         raise SettingsError(f"PIPELINE_STORE is {text!r:.200}, where no Delta table can be, since {why}")
     scheme = _SCHEME.match(text)
@@ -354,7 +117,7 @@ def _store(text: str) -> str:
     return absolute(text.rstrip("/"))
 
 
-def _umask(text: str) -> int:
+def _umask(name: str, text: str, found: Found) -> int:
     if not re.fullmatch("0?[0-7]{3}", text) or text[-3] != "0":
         raise SettingsError(
             f"PIPELINE_UMASK is {text!r}; set it to an octal number that leaves you all rights, such as "
@@ -363,7 +126,7 @@ def _umask(text: str) -> int:
     return int(text, 8)
 
 
-def _deployment(text: str) -> str | None:
+def _deployment(name: str, text: str, found: Found) -> str | None:
     if not text:
         return None
     if not re.fullmatch(r"\w[\w.-]{0,99}", text):
@@ -374,25 +137,25 @@ def _deployment(text: str) -> str | None:
     return text
 
 
-def _topologies(text: str) -> tuple[str, ...]:
-    setting, names = "PIPELINE_TOPOLOGIES", text.split(",")
+def _topologies(name: str, text: str, found: Found) -> tuple[str, ...]:
+    names = text.split(",")
     if not text:
-        setting, names = "[tool.acker] of pyproject.toml", project_topologies()
-    stripped = [name.strip() for name in names]
-    for name in filter(None, stripped):
-        if not _IMPORT_STRING.match(name):
+        name, names = "[tool.acker] of pyproject.toml", project_topologies()
+    stripped = [each.strip() for each in names]
+    for each in filter(None, stripped):
+        if not _IMPORT_STRING.match(each):
             raise SettingsError(
-                f"{setting} names {name!r}, which is no import string. "
+                f"{name} names {each!r}, which is no import string. "
                 "Write package.module:attribute, with commas between several."
             )
     return tuple(filter(None, stripped))
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (name.strip() for name in text.split(","))))
+def _names(name: str, text: str, found: Found) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in text.split(","))))
 
 
-def _notifier(text: str) -> str | None:
+def _notifier(name: str, text: str, found: Found) -> str | None:
     if text and not _IMPORT_STRING.match(text):
         raise SettingsError(
             f"PIPELINE_APPROVAL_NOTIFIER is {text!r:.200}, which is no import string. Write "
@@ -401,7 +164,7 @@ def _notifier(text: str) -> str | None:
     return text or None
 
 
-def _remote(text: str) -> str | None:
+def _remote(name: str, text: str, found: Found) -> str | None:
     if not text:
         return None
     match = _REMOTE.fullmatch(text)
@@ -413,7 +176,7 @@ def _remote(text: str) -> str | None:
     return text
 
 
-def _master(text: str) -> str:
+def _master(name: str, text: str, found: Found) -> str:
     if text != _LOCAL and _MASTER.fullmatch(text) is None:
         raise SettingsError(
             f"PIPELINE_SPARK_MASTER is {text!r:.200}, which is no master of a Spark cluster. Set it to "
@@ -422,13 +185,13 @@ def _master(text: str) -> str:
     return text
 
 
-def _address(text: str, token: str | None) -> str:
+def _address(name: str, text: str, found: Found) -> str:
     if text not in (LOOPBACK, EVERYWHERE):
         raise SettingsError(
             f"PIPELINE_SERVER_ADDRESS is {text!r}. Set it to {LOOPBACK}, for this machine alone, or to "
             f"{EVERYWHERE}, for all networks."
         )
-    if text != LOOPBACK and token is None:
+    if text != LOOPBACK and found["token"] is None:
         raise SettingsError(
             f"A Spark server that listens on {text} runs the code of whoever reaches it. Set "
             "SPARK_CONNECT_AUTHENTICATE_TOKEN to a long random text, for the server and for its clients, or "
@@ -437,7 +200,7 @@ def _address(text: str, token: str | None) -> str:
     return text
 
 
-def _memory(text: str) -> str:
+def _memory(name: str, text: str, found: Found) -> str:
     if not _MEMORY.match(text):
         raise SettingsError(
             f"PIPELINE_DRIVER_MEMORY is {text!r}, which is no amount of memory. Set it to one such as 4g."
@@ -445,13 +208,9 @@ def _memory(text: str) -> str:
     return text.lower()
 
 
-def _acker_tasks(text: str, is_here: bool) -> int | None:
-    """See `Settings`.
-
-    Args:
-        is_here: whether Spark is the project's own server and its jobs run on this machine.
-    """
+def _acker_tasks(name: str, text: str, found: Found) -> int | None:
     if text == _AUTO:
+        is_here = found["remote"] is None and found["spark_master"] == _LOCAL
         return 1 if is_here else None
     if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
         raise SettingsError(
@@ -460,13 +219,14 @@ def _acker_tasks(text: str, is_here: bool) -> int | None:
     return int(text)
 
 
-def _number(name: str, text: str) -> int:
+def _number(name: str, text: str, found: Found) -> int:
     if not re.fullmatch("[0-9]{1,9}", text):
         raise SettingsError(f"{name} is {text!r}; set it to a whole number, 0 or more.")
     return int(text)
 
 
-def _reason_retention(name: str, days: int) -> int:
+def _reason_retention(name: str, text: str, found: Found) -> int:
+    days = _number(name, text, found)
     if days > _MOST_REASON_RETENTION_DAYS:
         raise SettingsError(
             f"{name} is {str(days)!r}; set it to a number of days up to {_MOST_REASON_RETENTION_DAYS:,}, "
@@ -475,11 +235,282 @@ def _reason_retention(name: str, days: int) -> int:
     return days
 
 
-def _file_retention(name: str, hours: int) -> int:
+def _file_retention(name: str, text: str, found: Found) -> int:
     """Hours that are longer than any step takes from writing its files to committing them."""
+    hours = _number(name, text, found)
     if hours < _LEAST_FILE_RETENTION_HOURS:
         raise SettingsError(
             f"{name} is {str(hours)!r}; set it to {_LEAST_FILE_RETENTION_HOURS} or more. Files that a step "
             "has written and not committed yet would be deleted."
         )
     return hours
+
+
+def _text(name: str, text: str, found: Found) -> str:
+    return text
+
+
+def _token(name: str, text: str, found: Found) -> str | None:
+    return text or None
+
+
+def _positive(name: str, text: str, found: Found) -> int:
+    return positive_number(name, 0, {name: text})
+
+
+def _self_approval(name: str, text: str, found: Found) -> str:
+    return one_of(name, (_AUTO, "on", "off"), {name: text})
+
+
+def _jars(name: str, text: str, found: Found) -> Path | None:
+    return _folder(name, text) if text else None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: how it is called, and what it is by default.
+
+    Args:
+        variable: the environment variable.
+        default: its text where it is not set; empty where the default is no text.
+        parse: makes the value of a text, given the variable and the settings before it, and raises a
+            `SettingsError` where the text cannot serve.
+        shown: the default in Markdown, as the pages of settings show it.
+    """
+
+    variable: str
+    default: str
+    parse: Callable[[str, str, Found], Any]
+    shown: str
+
+
+def _setting(
+    variable: str,
+    default: str,
+    parse: Callable[[str, str, Found], Any],
+    *,
+    shown: str = "",
+    is_secret: bool = False,
+) -> Any:
+    is_code = default and not default.isdecimal()
+    by_default = shown or (f"`{default}`" if is_code else default)
+    setting = Setting(variable, default, parse, by_default)
+    return field(repr=not is_secret, metadata={"setting": setting})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where things are and what to run them with. A variable that is empty counts as not set.
+
+    Each attribute is one `Setting`. `make reference` writes them into the pages of the docs, each with the
+    text below it.
+    """
+
+    home: Path = _setting("PIPELINE_HOME", "data", _home, shown="`data` in the current folder")
+    """Folder of the Spark server's state and logs; no name in it has a quote or a colon, or [what a Delta
+    table's has not](../how-to/errors.md#messages-of-errors).
+    """
+    store: str = _setting("PIPELINE_STORE", "", _store, shown="`store` below `PIPELINE_HOME`")
+    """Path or URI below which all tables are: a path, `file:`, `s3:`, `abfss:` or `gs:`."""
+    umask: int = _setting("PIPELINE_UMASK", "077", _umask)
+    """Octal number: the rights that others do not get on what commands, tasks and servers write; 027 lets a
+    group read.
+    """
+    deployment: str | None = _setting(
+        "PIPELINE_DEPLOYMENT",
+        "",
+        _deployment,
+        shown="kept in `deployment` below `PIPELINE_HOME`, made of the host's name and chance; a copy of "
+        "that folder gets another",
+    )
+    """Name by which machines that [work on one store
+    together](../how-to/cluster.md#several-machines-one-deployment) know each other.
+    """
+    topologies: tuple[str, ...] = _setting(
+        "PIPELINE_TOPOLOGIES", "", _topologies, shown="those of `pyproject.toml`, none without it"
+    )
+    """Registered topologies, `package.module:attribute`, with commas between them."""
+    remote: str | None = _setting(
+        "SPARK_REMOTE", "", _remote, shown="none: the project starts its own", is_secret=True
+    )
+    """`sc://host:port` of a Spark Connect server that somebody else runs."""
+    token: str | None = _setting(
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+        "",
+        _token,
+        shown="each server of the project's own generates one",
+        is_secret=True,
+    )
+    """The token that clients show to the Spark server, see [security](security.md#the-spark-server)."""
+    server_address: str = _setting("PIPELINE_SERVER_ADDRESS", "127.0.0.1", _address)
+    """Where its own server listens: `127.0.0.1`, or `0.0.0.0`, which needs a token."""
+    spark_master: str = _setting(
+        "PIPELINE_SPARK_MASTER", "local[*]", _master, shown="`local[*]`, this machine"
+    )
+    """`spark://host:port` of the master of a [cluster](../how-to/cluster.md) on which its own server runs
+    its jobs.
+    """
+    driver_memory: str = _setting("PIPELINE_DRIVER_MEMORY", "4g", _memory)
+    """Heap of the project's own server."""
+    jars: Path | None = _setting(
+        "PIPELINE_JARS", "", _jars, shown="fetched once, below `share/acker` of the Python environment"
+    )
+    """Folder of the jars that its own server loads."""
+    acker_tasks: int | None = _setting("PIPELINE_ACKER_TASKS", "auto", _acker_tasks)
+    """How many tasks do the work of a log or of a fold (Storm's `topology.acker.executors`). 1: the process
+    that calls. More: tasks of one Spark job, on its executors. `auto`: one where the jobs of Spark run on
+    this machine, by the project's own server; else one for each million rows, and below two million the
+    process that calls.
+    """
+    fold_rows: int = _setting("PIPELINE_FOLD_ROWS", "8000000", _positive)
+    """How many events and messages in flight a task holds in memory at once, 0.2 to 0.4 KB each, by [what
+    becomes of them](performance.md#many-messages). 0.75 KB was seen once, so reckon with 6 GB at the
+    default. Of more there are more tasks, and where the process that calls does the work, it does one after
+    the other.
+    """
+    run_schedule: str = _setting("PIPELINE_RUN_SCHEDULE", "@watch", _text)
+    """[Schedule](#schedules) of the topologies without one of their own: `@watch`, a preset or a cron
+    expression, UTC.
+    """
+    acker_schedule: str = _setting("PIPELINE_ACKER_SCHEDULE", "@watch", _text)
+    """The same for the acker."""
+    watch_seconds: int = _setting("PIPELINE_WATCH_SECONDS", "60", _positive)
+    """How often `@watch` looks."""
+    maintain_schedule: str = _setting("PIPELINE_MAINTAIN_SCHEDULE", "0 3 * * *", _text, shown="03:00")
+    """Cron expression, UTC."""
+    stream_retention_hours: int = _setting("PIPELINE_STREAM_RETENTION_HOURS", "168", _number)
+    """How long streams keep tuples that no message in flight and no published table needs."""
+    event_retention_hours: int = _setting("PIPELINE_EVENT_RETENTION_HOURS", "168", _number)
+    """How long `events` keeps what was folded."""
+    reason_retention_days: int = _setting(
+        "PIPELINE_REASON_RETENTION_DAYS",
+        "0",
+        _reason_retention,
+        shown="0: reasons that are gone do not come back, so who has personal data chooses",
+    )
+    """After how many days the reasons of what has settled [become
+    `expired`](../how-to/personal-data.md#let-reasons-expire); 0 keeps them for ever.
+    """
+    file_retention_hours: int = _setting("PIPELINE_FILE_RETENTION_HOURS", "168", _file_retention)
+    """How long Delta keeps files that the newest version of a table no longer has; 24 or more, so that none
+    goes that a step has written and not committed yet.
+    """
+    approval_limit: int = _setting("PIPELINE_APPROVAL_LIMIT", "1000", _number)
+    """A manual replay of more messages waits for a person."""
+    approval_hours: int = _setting("PIPELINE_APPROVAL_HOURS", "24", _positive)
+    """How long it waits before it counts as rejected."""
+    self_approval: str = _setting("PIPELINE_SELF_APPROVAL", "auto", _self_approval)
+    """Whether who asked for a replay may approve it: `on`, `off`, or `auto`, where Airflow's configuration
+    knows no other user.
+    """
+    approvers: tuple[str, ...] = _setting("PIPELINE_APPROVERS", "", _names, shown="every user")
+    """The users that may approve or reject one, with commas between them: their names under the simple auth
+    manager, what `get_id()` of another one says.
+    """
+    approval_notifier: str | None = _setting("PIPELINE_APPROVAL_NOTIFIER", "", _notifier)
+    """The import string of what is called when one waits: a function of the task's context, or a notifier
+    of Airflow.
+    """
+    settle_minutes: int = _setting("PIPELINE_SETTLE_MINUTES", "1440", _positive)
+    """For how long a replay's DAG waits until what it emitted has settled."""
+    monitor_schedule: str = _setting(
+        "PIPELINE_MONITOR_SCHEDULE", "*/5 * * * *", _text, shown="every 5 minutes"
+    )
+    """When `<topology>.monitor` looks: a cron expression, UTC, or a preset."""
+    dead_letters_allowed: int = _setting("PIPELINE_DEAD_LETTERS_ALLOWED", "0", _number)
+    """Dead letters that nobody has acknowledged before the monitor's `check` fails."""
+    backlog_allowed: int = _setting("PIPELINE_BACKLOG_ALLOWED", "1000000", _number)
+    """Messages in flight or waiting for a retry before it fails."""
+    backlog_ahead_hours: int = _setting("PIPELINE_BACKLOG_AHEAD_HOURS", "4", _number)
+    """It fails too where that number, by what it grew by in the last hour, will be passed within so many
+    hours; 0: not.
+    """
+    give_up_after_tries: int = _setting("PIPELINE_GIVE_UP_AFTER_TRIES", "0", _number)
+    """After how many tries a batch that raises through no fault of a row is [given
+    up](../how-to/when-a-bolt-raises.md#errors-that-are-no-rows-fault): its messages fail and are replayed;
+    0 never.
+    """
+    acker_late_minutes: int = _setting("PIPELINE_ACKER_LATE_MINUTES", "15", _number)
+    """Age of events that no fold has seen before it fails."""
+    batch_late_minutes: int = _setting("PIPELINE_BATCH_LATE_MINUTES", "60", _number)
+    """Age of a batch that is not done, of a fold that is not published, beyond the longest pause between
+    two runs of the schedule, and, of a spout that is watched, of what it does not read, before it fails.
+    """
+    retry_late_minutes: int = _setting("PIPELINE_RETRY_LATE_MINUTES", "60", _number)
+    """For how long a message whose next attempt is due may not be emitted, beyond the longest pause of the
+    acker's schedule, before it fails.
+    """
+    upkeep_late_minutes: int = _setting("PIPELINE_UPKEEP_LATE_MINUTES", "1440", _number)
+    """For how long the audit, trim, compact and vacuum may each not have ended, beyond the longest pause of
+    the maintenance, before it fails; 0: for ever.
+    """
+    backup_late_minutes: int = _setting("PIPELINE_BACKUP_LATE_MINUTES", "0", _number)
+    """How old the newest backup may be before it fails; 0: there need be none."""
+    alarm_again_minutes: int = _setting("PIPELINE_ALARM_AGAIN_MINUTES", "1440", _number)
+    """After how long it tells again of what stands; 0: never."""
+    message_late_minutes: int = _setting("PIPELINE_MESSAGE_LATE_MINUTES", "1440", _number)
+    """Age of a message that has not settled before it fails."""
+    publish_late_minutes: int = _setting("PIPELINE_PUBLISH_LATE_MINUTES", "1440", _number)
+    """For how long acked messages may be unpublished, beyond the longest pause between two runs of the
+    schedule, before an audit fails; 0: for ever.
+    """
+    source_late_minutes: int = _setting("PIPELINE_SOURCE_LATE_MINUTES", "0", _number)
+    """Age of what a spout has yet to read before it fails; 0: any."""
+    disk_free_percent: int = _setting("PIPELINE_DISK_FREE_PERCENT", "10", _number)
+    """How much of each disk, and of its inodes, has to be free, or it fails."""
+    task_timeout_minutes: int = _setting("PIPELINE_TASK_TIMEOUT_MINUTES", "360", _positive)
+    """After which Airflow ends a task and tries it again."""
+    airflow_retention_days: int = _setting("PIPELINE_AIRFLOW_RETENTION_DAYS", "90", _number)
+    """How long Airflow's database and logs are [kept](#old-runs-and-logs); 0: for ever."""
+
+    @property
+    def is_on_s3(self) -> bool:
+        """Whether the store is."""
+        return self.store.startswith("s3a:")
+
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether the project's own server runs its jobs on a cluster."""
+        return self.spark_master != _LOCAL
+
+    @property
+    def upkeep_late(self) -> dict[str, timedelta]:
+        """Step of the upkeep -> for how long it may not have ended; a step without: for ever."""
+        late, backup = (
+            timedelta(minutes=self.upkeep_late_minutes),
+            timedelta(minutes=self.backup_late_minutes),
+        )
+        pause = longest_pause(self.maintain_schedule)
+        steps = dict.fromkeys(("audit", "trim", "compact", "vacuum"), late + pause) if late else {}
+        return steps | ({"backup": backup} if backup else {})
+
+    def overdue_before(self, schedule: Schedule, now: datetime) -> datetime | None:
+        """When what is not published was acked at the latest, for an audit to fail; None: it never does.
+
+        Args:
+            schedule: the topology's own; None where it has that of the deployment.
+        """
+        late = timedelta(minutes=self.publish_late_minutes)
+        return now - late - self.longest_pause(schedule) if late else None
+
+    def longest_pause(self, schedule: Schedule) -> timedelta:
+        """How far two runs of a topology with a schedule are apart at most; zero where no clock says it."""
+        return longest_pause(self.run_schedule if schedule is None else schedule)
+
+    @classmethod
+    def declared(cls) -> dict[str, Setting]:
+        """Attribute -> its setting."""
+        return {each.name: each.metadata["setting"] for each in fields(cls)}
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
+        """Read the settings from environment variables.
+
+        Raises:
+            SettingsError: A variable has a value that cannot serve.
+        """
+        found: dict[str, Any] = {}
+        for name, setting in cls.declared().items():
+            text = environ.get(setting.variable, "").strip() or setting.default
+            found[name] = setting.parse(setting.variable, text, found)
+        return cls(**found)

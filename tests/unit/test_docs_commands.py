@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from acker import ExponentialBackoff, Topology
 from acker.cli.commands import COMMANDS, main
+from acker.runtime.settings import Settings
 from tests.kit import ROOT
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -90,8 +91,8 @@ def test_the_variables_of_the_pages_are_those_of_the_code() -> None:
 
 
 def test_the_numbers_that_pages_tell_of_settings_are_the_defaults() -> None:
-    source = (ROOT / "acker" / "runtime" / "settings.py").read_text()
-    defaults = {name: int(number) for name, number in re.findall(r'"(PIPELINE_\w+)", ([\d_]+)[,)]', source)}
+    declared = Settings.declared().values()
+    defaults = {each.variable: int(each.default) for each in declared if each.default.isdecimal()}
     cell = re.compile(r"^\| `(PIPELINE_\w+)` \|.*\| (\d+)[^|]*\|$", re.MULTILINE)
     named = re.compile(r"`(PIPELINE_\w+)`, (\d[\d,]*)")
     pages = [page.read_text() for page in PAGES]
