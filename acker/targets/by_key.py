@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from acker.core.digests import frame_digests
-from acker.core.store.schemas import LOG_PROPERTIES, properties_at
+from acker.core.store.commits import make_table
 from acker.core.store.store import Store
 from acker.core.store.tables import commit_once, open_table, query_table
 from acker.targets.functions import Aggregate, Recomputed
@@ -120,13 +120,14 @@ def keep(store: Store, stream: str, by: ByKey, gone: pl.DataFrame, before: int, 
     rows = new.to_arrow()
 
     def commit(found: DeltaTable | None, once: CommitProperties) -> None:
-        properties = properties_at(path, LOG_PROPERTIES) if found is None else None
+        if found is None:
+            make_table(path, rows, once)
+            return
         write_deltalake(
-            found or path,
+            found,
             rows,
             mode="overwrite",
             schema_mode="overwrite",  # for sums have become wider since
-            configuration=properties,
             commit_properties=once,
         )
 

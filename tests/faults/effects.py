@@ -29,7 +29,12 @@ PRODUCT = ("acker", "pipeline")
 # Effects are named by who calls these modules.
 APPENDS = tuple(
     ROOT / "acker" / room / f"{name}.py"
-    for room, name in (("core", "delta"), ("core", "commits"), ("spark", "delta"), ("spark", "streams"))
+    for room, name in (
+        ("core/store", "tables"),
+        ("core/store", "commits"),
+        ("spark", "delta"),
+        ("spark", "streams"),
+    )
 )
 
 # What of `deltalake` changes a table, by class.

@@ -1036,6 +1036,13 @@ MUTANTS = (
         (f"{PUBLISH}test_a_replay_after_a_mended_bug_replaces_rows_and_corrects_counts_and_sums",),
     ),
     Mutant(
+        "of two trimmings that make a table both keep what they take",
+        "acker/core/snapshot/kept.py",
+        "            make_table(path, added, once)\n",
+        '            write_deltalake(path, added, mode="append", commit_properties=once)\n',
+        (f"{MADE}test_what_a_trimming_takes_is_kept_once",),
+    ),
+    Mutant(
         "a topic is told what its table refuses",
         "acker/targets/aggregate.py",
         "            self._check_taken(spark, changes)\n",

@@ -13,7 +13,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from acker.core.snapshot.trims import Trim, counted_trim
-from acker.core.store.schemas import LOG_PROPERTIES, TRIMS, properties_at
+from acker.core.store.commits import make_table
+from acker.core.store.schemas import TRIMS
 from acker.core.store.store import Store
 from acker.core.store.tables import commit_once, last_number, query, query_table
 
@@ -141,7 +142,9 @@ def _append(store: Store, stream: str, rows: pl.DataFrame, app: str, number: int
     path, added = store.path(kept(stream)), _arrow(rows)
 
     def commit(found: DeltaTable | None, once: CommitProperties) -> None:
-        properties = properties_at(path, LOG_PROPERTIES) if found is None else None
-        write_deltalake(found or path, added, mode="append", configuration=properties, commit_properties=once)
+        if found is None:
+            make_table(path, added, once)
+        else:
+            write_deltalake(found, added, mode="append", commit_properties=once)
 
     return commit_once(path, {app: number}, commit)

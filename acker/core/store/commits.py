@@ -20,7 +20,8 @@ from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
-from acker.core.store.schemas import STREAM_PROPERTIES, properties_at
+from acker.core.store.copies import files_at
+from acker.core.store.schemas import LOG_PROPERTIES, STREAM_PROPERTIES, properties_at
 from acker.core.store.tables import REFUSED, commit_once, path_of, said, unwritten
 
 ROWS = "rows"  # what the note of a commit calls the number of rows that it brought
@@ -113,6 +114,23 @@ def commit_batch(path: str, files: Sequence[File], schema: Schema, component: st
         table.create_write_transaction([*actions], "append", table.schema(), commit_properties=once)
 
     commit_once(path, {component: batch}, commit, note)
+
+
+def make_table(path: str, rows: pa.Table, once: CommitProperties) -> None:
+    """Make a table of the store with its first rows, in one commit, for `commit_once`.
+
+    It is refused where somebody else has made the table since one looked for it. `write_deltalake` would look
+    once more, and add the rows to that.
+    """
+    files_at(path, make=True)
+    actions = [write_file(path, rows).added({})]
+    create_table_with_add_actions(
+        path,
+        Schema.from_arrow(rows.schema),
+        actions,
+        configuration=properties_at(path, LOG_PROPERTIES),
+        commit_properties=once,
+    )
 
 
 def commit_rows(table: DeltaTable, rows: pa.Table, component: str, batch: int) -> None:

@@ -13,7 +13,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, FileSystem, FileType, PyFileSystem, copy_files
 
 from acker.core.errors import StoreError
-from acker.core.paths import check_usable
+from acker.core.paths import absolute, check_usable
 from acker.core.store.schemas import is_far
 from acker.core.store.tables import files_of, open_table, path_of, said
 
@@ -48,7 +48,7 @@ def files_at(path: str, make: bool = False) -> FileSystem:
     """
     check_usable(path)
     if make and not is_far(path):
-        Path(path).mkdir(parents=True, exist_ok=True)
+        Path(absolute(path)).mkdir(parents=True, exist_ok=True)
     try:
         return PyFileSystem(DeltaStorageHandler(path))
     except TableNotFoundError as error:
