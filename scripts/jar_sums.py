@@ -11,7 +11,11 @@ from tempfile import TemporaryDirectory
 from acker.runtime.server.jars import retrieve, sums, sums_file
 
 _ROOT = Path(__file__).resolve().parents[1]
-LISTS = [*sorted((_ROOT / "acker" / "runtime").glob("*.xml")), _ROOT / "bench" / "storm" / "ivy.xml"]
+LISTS = [
+    *sorted((_ROOT / "acker" / "runtime" / "server").glob("*.xml")),
+    _ROOT / "embedded" / "broker.xml",
+    _ROOT / "bench" / "storm" / "ivy.xml",
+]
 
 
 def main() -> None:

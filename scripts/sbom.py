@@ -19,7 +19,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from acker.runtime.server.jars import listed_sums, sums_file
 
 _ROOT = Path(__file__).resolve().parents[1]
-_LISTS = [_ROOT / "acker" / "runtime" / "ivy.xml", _ROOT / "acker" / "runtime" / "s3.xml"]
+_LISTS = [_ROOT / "acker" / "runtime" / "server" / name for name in ("ivy.xml", "s3.xml")]
 _ITSELF = "root-component"
 
 

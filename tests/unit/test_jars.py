@@ -10,7 +10,11 @@ from acker.core.errors import ServerError
 from acker.runtime.server.jars import fetched, listed_sums, sums_file
 from tests.kit import ROOT
 
-LISTS = [*sorted((ROOT / "acker" / "runtime").glob("*.xml")), ROOT / "bench" / "storm" / "ivy.xml"]
+LISTS = [
+    *sorted((ROOT / "acker" / "runtime" / "server").glob("*.xml")),
+    ROOT / "embedded" / "broker.xml",
+    ROOT / "bench" / "storm" / "ivy.xml",
+]
 
 # Its last argument is where Ivy puts the jars.
 JAVA = """#!/bin/sh

@@ -19,7 +19,7 @@ def test_the_sbom_has_the_packages_and_jars_of_production(tmp_path: Path) -> Non
     assert {"pytest", "moto", "ruff", "mypy", "cyclonedx-bom"} & set(found) == set()
     (line,) = [
         line
-        for line in (ROOT / "acker" / "runtime" / "ivy.sha256").read_text().splitlines()
+        for line in (ROOT / "acker" / "runtime" / "server" / "ivy.sha256").read_text().splitlines()
         if "delta-storage" in line
     ]
     assert found["delta-storage"]["hashes"] == [{"alg": "SHA-256", "content": line.split()[0]}]
