@@ -16,7 +16,6 @@ from acker.core.snapshot.trims import Trim, counted_trim
 from acker.core.store.parquet import collect
 from acker.core.store.schemas import LEDGER, stream
 from acker.targets.acked import Acked, is_gone
-from acker.targets.append import DeltaAppend
 from acker.targets.base import Target
 from acker.targets.by_content import sums_of_folds, sums_of_table
 
@@ -28,7 +27,7 @@ def note_taken(journal: Journal, name: str, former: Sequence[str], target: Targe
         name: of the stream that is published.
         former: streams that fed the table before.
     """
-    if not isinstance(target, DeltaAppend) or has_taken(journal.store, [name, *former], fold):
+    if not target.has_roots or has_taken(journal.store, [name, *former], fold):
         return
     counted = counted_trim(journal.store)
     kept = kept_rows(journal.store, [name, *former], counted, fold - 1)

@@ -6,8 +6,6 @@ from acker.core.errors import StoreError, TopologyError
 from acker.core.names import called
 from acker.core.store.tables import query, query_table
 from acker.reports.rows import Value, plain_rows
-from acker.targets.aggregate import DeltaAggregate
-from acker.targets.delta import DeltaTarget
 from acker.topology.topology import Topology
 
 
@@ -35,7 +33,7 @@ def published_rows(topology: Topology, stream: str, limit: int) -> PublishedRows
         StoreError: the table is not there yet, or cannot be read.
     """
     target = topology.publication(stream).target
-    if not isinstance(target, DeltaTarget):
+    if target.folder is None:
         raise TopologyError(f"{stream} is published to {target.uri}, which is no Delta table; look there.")
     table = target.table()
     if table is None:
@@ -46,7 +44,8 @@ def published_rows(topology: Topology, stream: str, limit: int) -> PublishedRows
             table=target.uri,
         )
     columns = [field.name for field in table.schema().fields if not field.name.startswith("_")]
-    keys = target.by if isinstance(target, DeltaAggregate) else ()
+    by_key = target.rows_by_key()
+    keys = by_key.keys if by_key is not None else ()
     order = f"ORDER BY {', '.join(map(_quoted, keys))} " if keys else ""
     selected = f"SELECT {', '.join(map(_quoted, columns))} FROM published {order}LIMIT {limit}"
     rows = plain_rows(query_table(selected, published=table))

@@ -167,7 +167,7 @@ class DeltaAggregate(DeltaTarget):
         told.withColumn("_error", raised).write.format("noop").mode("overwrite").save()
 
     def at(self, path: str) -> Self:
-        """See `DeltaTarget`."""
+        """See `Target`."""
         return replace(super().at(path), topic=None)
 
     def computed(self, spark: SparkSession, changes: Changes) -> DataFrame:
@@ -222,7 +222,7 @@ class DeltaAggregate(DeltaTarget):
         )
 
     def rows_by_key(self) -> ByKey:
-        """Its rows as the audit makes them."""
+        """See `Target`."""
         return ByKey(self.by, self.aggregates)
 
     def audit(self, evidence: Evidence) -> Verdict:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,8 @@ class DeltaAppend(DeltaTarget):
 
     Where a message is acked again, after a replay by hand, its new rows replace the earlier ones.
     """
+
+    has_roots: ClassVar[bool] = True
 
     def irreversible(self) -> str | None:
         """See `Target`. What a table only adds to cannot leave it."""

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 from deltalake import DeltaTable
@@ -24,6 +24,9 @@ from acker.core.snapshot.verdict import Finding
 from acker.core.store.identity import Identity, identity_of
 from acker.core.store.schemas import LEDGER, component_of
 from acker.core.store.tables import RECOVERY_HINT, last_number, path_of
+
+if TYPE_CHECKING:
+    from acker.targets.by_key import ByKey
 
 
 def _no_roots() -> pl.DataFrame:
@@ -186,11 +189,35 @@ class Target(ABC):
     takes_back: ClassVar[bool] = False  # it needs the tuples of a replaced attempt to take them back
     only_adds: ClassVar[bool] = False  # the tuples of a replaced attempt stay
     takes_several: ClassVar[bool] = False  # streams of a topology
+    has_roots: ClassVar[bool] = False  # each row has the root that it is of, as `_root_id`
 
     @property
     @abstractmethod
     def uri(self) -> str:
         """Where it is. No two streams of a topology are published to one place that is not for several."""
+
+    @property
+    def folder(self) -> str | None:
+        """Path or URI of the Delta table with the published rows; None where they are in no Delta table.
+
+        That table is backed up, restored and moved with the store, and its rows are shown.
+        """
+        return None
+
+    def table(self) -> DeltaTable | None:
+        """The Delta table in `folder`; None where there is none, or none yet."""
+        return None
+
+    def at(self, path: str) -> "Target":
+        """The same kind of target on the Delta table at another path, which sends nothing to anybody else.
+
+        It is asked of a target that has a `folder`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has a folder and no method at(path).")
+
+    def rows_by_key(self) -> "ByKey | None":
+        """The key and the aggregates of its rows, where a trimming keeps them by key; None else."""
+        return None
 
     @abstractmethod
     def pinned(self) -> "Target":

@@ -53,12 +53,17 @@ class DeltaTarget(Target):
         """See `Target`."""
         return self.path
 
+    @property
+    def folder(self) -> str:
+        """See `Target`."""
+        return self.path
+
     def pinned(self) -> Self:
         """See `Target`."""
         return replace(self, _pin=_Pin(open_table(self.path)))
 
     def table(self) -> DeltaTable | None:
-        """The table, None where there is none yet."""
+        """See `Target`."""
         return open_table(self.path) if self._pin is None else self._pin.table
 
     def position(self, app: str) -> int:
@@ -142,7 +147,7 @@ class DeltaTarget(Target):
         return times[0] if times else None
 
     def at(self, path: str) -> Self:
-        """The same kind of target at another path, which sends nothing to anybody."""
+        """See `Target`."""
         return replace(self, path=path, _pin=None)
 
     def computed(self, spark: SparkSession, changes: Changes) -> DataFrame:

@@ -13,9 +13,8 @@ from acker.core.events import State
 from acker.core.snapshot.ledger import NOW
 from acker.core.snapshot.streams import held_back
 from acker.core.store.schemas import LEDGER, stream
-from acker.core.store.tables import open_table, query
+from acker.core.store.tables import query
 from acker.spark.delta import read
-from acker.targets.aggregate import DeltaAggregate
 from acker.testing.rows import Row
 from acker.topology.topology import Publication
 
@@ -134,12 +133,13 @@ class Outcome:
     def published(self, publication: Publication) -> list[dict[str, Any]]:
         """The rows of a published table."""
         target = publication.target
-        table = open_table(target.uri)
+        table = target.table()
         if table is None:
             return []
         rows = _rows(table)
-        if isinstance(target, DeltaAggregate):
-            rows.sort(key=lambda row: [_sortable(row[column]) for column in target.by])
+        by_key = target.rows_by_key()
+        if by_key is not None:
+            rows.sort(key=lambda row: [_sortable(row[column]) for column in by_key.keys])
         else:
             rows.sort(key=self._place_published)
         return [{name: value for name, value in row.items() if name[0] != "_"} for row in rows]

@@ -28,10 +28,8 @@ from acker.core.retry import ExponentialBackoff, FailedAttempt, RetryPolicy, del
 from acker.core.store.store import Store
 from acker.operations.cycle import drain, run_cycle
 from acker.spouts import FileSpout
-from acker.targets.aggregate import DeltaAggregate
 from acker.targets.append import DeltaAppend
 from acker.targets.base import Target
-from acker.targets.delta import DeltaTarget
 from acker.testing.results import BoltResult, Outcome, TopologyResult
 from acker.testing.rows import LiteralSpout, Row, check_known, columns_of, literal_components
 from acker.testing.session import empty_store, session
@@ -226,6 +224,4 @@ def _columns(spark: SparkSession, spout: SpoutComponent, rows: Rows, schema: Map
 
 
 def _redirected(target: Target, path: str) -> Target:
-    if isinstance(target, DeltaAggregate):
-        return replace(target, path=path, topic=None)
-    return replace(target, path=path) if isinstance(target, DeltaTarget) else DeltaAppend(path)
+    return DeltaAppend(path) if target.folder is None else target.at(path)

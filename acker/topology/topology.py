@@ -36,7 +36,6 @@ from acker.spouts import Spout
 from acker.targets.aggregate import DeltaAggregate
 from acker.targets.append import DeltaAppend
 from acker.targets.base import Target
-from acker.targets.delta import DeltaTarget
 from acker.targets.functions import Aggregate
 from acker.topology.hooks import Hook, HookFunction
 from acker.topology.schedule import checked_schedule
@@ -294,8 +293,8 @@ class Topology:
                     f"{other.stream} and {name} are both published to {target.uri}; "
                     "give each a table of its own."
                 )
-            both = (other.target, target)
-            if all(isinstance(each, DeltaTarget) for each in both) and _is_nested(other.to, target.uri):
+            inner, outer = other.target.folder, target.folder
+            if inner is not None and outer is not None and _is_nested(inner, outer):
                 raise TopologyError(
                     f"{other.stream} and {name} are published to {other.to} and {target.uri}, and a VACUUM "
                     "of the outer table would delete the inner one; publish them side by side."

@@ -15,7 +15,6 @@ from acker.core.snapshot.ledger import read_fold
 from acker.core.snapshot.trims import Trim
 from acker.core.store.schemas import LEDGER, component_of, stream
 from acker.operations.publish import former_streams
-from acker.targets.append import DeltaAppend
 from acker.targets.base import published_fold
 from acker.targets.by_content import gone_rows
 from acker.topology.topology import Topology
@@ -54,7 +53,7 @@ def _positions(topology: Topology, journal: Journal) -> Mapping[str, int]:
     """The newest fold that a target of rows has of each stream that feeds, or has fed, one."""
     found: dict[str, int] = {}
     for name, publication in topology.publications.items():
-        if isinstance(publication.target, DeltaAppend):
+        if publication.target.has_roots:
             found |= former_streams(topology, journal, publication.target)
             found[name] = published_fold(journal, publication.target, name)
     return found

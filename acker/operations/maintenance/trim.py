@@ -22,7 +22,6 @@ from acker.core.store.schemas import EVENTS, LEDGER, REFUSALS, component_of, str
 from acker.core.store.tables import files_of, query
 from acker.operations.maintenance.gone_rows import keep_gone_rows
 from acker.operations.publish import former_streams, published_through
-from acker.targets.aggregate import DeltaAggregate
 from acker.targets.audit import acked_tuples
 from acker.targets.base import Target
 from acker.targets.by_key import keep, trimmed
@@ -90,8 +89,8 @@ def _counted(run: Run, announced: Trim) -> Trim:
         number = acked_tuples(journal, name, before, announced, target.only_adds) + sum(batches.values())
         had = before.tuples.get(name, 0)
         tuples[name] = had + number
-        if isinstance(target, DeltaAggregate):
-            by = target.rows_by_key()
+        by = target.rows_by_key()
+        if by is not None:
             rows = gone_by_key(journal, name, by, before, announced, [*batches])
             # Where an older version has trimmed without that, what it took is not known any more.
             if rows is not None and (not had or run.store.open(trimmed(name)) is not None):
