@@ -22,8 +22,9 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
     from acker.cli import rendering as render
     from acker.core.snapshot.journal import Journal
     from acker.core.snapshot.ledger import newest_fold
+    from acker.core.snapshot.settled import nothing_passed
     from acker.operations import cycle
-    from acker.reports.failures import commonest_failures, nothing_passed
+    from acker.reports.failures import commonest_failures
     from acker.reports.held_back import all_held_back
     from acker.reports.sources import changed, gone, left_out, never_read, source_backlogs
     from acker.topology.advice import advice
@@ -53,7 +54,7 @@ def run(context: Context, limit: int | None, drain: bool) -> None:
 
     failures = [{**asdict(each), "sample": str(each.sample)} for each in failed.commonest]
     context.print({**result, "failed": failed.count, "failures": failures, "held_back": held}, rendered)
-    if nothing_passed(journal, after):
+    if nothing_passed(journal.fold, after):
         sys.exit(NOTHING_PASSED)
 
 

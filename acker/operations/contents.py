@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 import polars as pl
 
-from acker.core.events import State
 from acker.core.snapshot.journal import Journal
+from acker.core.snapshot.settled import acked_roots
 from acker.core.snapshot.streams import Rows
-from acker.core.store.parquet import collect, columns_of, scan
-from acker.core.store.schemas import LEDGER, is_tuple
-from acker.core.store.tables import files_of
+from acker.core.store.parquet import collect, scan
+from acker.core.store.schemas import is_tuple
 
 MOST_PASSED_OVER = 32  # folds with nothing for a target, of which the last is taken in
 _BYTES_AT_ONCE = 256 << 20  # of files, of whose rows one column is read
@@ -57,18 +56,6 @@ def roots_with_tuples(
 def _with_tuples(roots: pl.DataFrame, name: str, rows: Rows, files: list[str]) -> pl.LazyFrame:
     tuples = rows.only(scan(files, rows.columns)).filter(pl.sql_expr(is_tuple(name, rows.columns)))
     return roots.lazy().join(tuples.select("_root_id"), on="_root_id", how="semi")
-
-
-def acked_roots(journal: Journal, first: int, last: int) -> pl.DataFrame:
-    """The roots that some folds acked: `fold` and `_root_id`."""
-    ledger = journal.require(LEDGER)
-    files = files_of(ledger, f"live_in IS NULL AND fold >= {first} AND fold <= {last}")
-    rows = scan(files, columns_of(LEDGER)).filter(
-        pl.col("live_in").is_null(),
-        pl.col("state") == State.ACKED,
-        pl.col("fold").is_between(first, last),
-    )
-    return collect(rows.select("fold", _root_id="root_id"), journal.files)
 
 
 def _some(rows: Rows) -> Iterator[list[str]]:

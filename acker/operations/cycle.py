@@ -14,14 +14,13 @@ from acker.batches.run import Run
 from acker.components.base import Component
 from acker.components.spout import SpoutComponent, history
 from acker.core.errors import ServerError, StoreError
+from acker.core.snapshot.in_flight import in_flight, next_due
 from acker.core.snapshot.inputs import SourceRange
 from acker.core.snapshot.journal import Journal
-from acker.core.snapshot.ledger import fold_counts, unfolded
+from acker.core.snapshot.ledger import fold_counts
 from acker.core.snapshot.planned import Batch
 from acker.core.snapshot.refusals import unread_refusals
 from acker.core.snapshot.streams import held_back, rows_by_batch
-from acker.core.store.schemas import EVENTS, LEDGER
-from acker.core.store.tables import query
 from acker.operations.fold import fold
 from acker.operations.publish import publish
 from acker.operations.replay import plan_due
@@ -149,24 +148,6 @@ def room_for_new(topology: Topology, journal: Journal, spout: str) -> int:
     return topology.max_pending - in_flight(journal, spout)
 
 
-def in_flight(journal: Journal, spout: str) -> int:
-    """How many messages of a spout are in flight, as `max_pending` counts them.
-
-    These are its pending roots of the newest fold, and those whose init no fold has seen. Messages that wait
-    for a retry do not count, nor those of other spouts, for which a bolt may hold these back.
-    """
-    newest = journal.fold
-    new = f"kind = 'init' AND ({unfolded(newest, {spout: journal.logged(spout)})})"
-    (row,) = query(
-        f"""SELECT (SELECT count(*) FROM events WHERE {new}) + (SELECT count(*) FROM ledger
-            WHERE live_in = {newest.number if newest else 0} AND state = 'pending' AND spout = '{spout}')
-            AS pending""",
-        events=journal.require(EVENTS),
-        ledger=journal.require(LEDGER),
-    )
-    return int(row["pending"])
-
-
 def emitted(journal: Journal, batch: Batch) -> int:
     """How many messages a spout's logged batch took from its source, from its stream."""
     return rows_by_batch(journal, batch.component).get(batch.number, 0)
@@ -228,11 +209,7 @@ def _next_due(run: Run) -> datetime | None:
     newest = journal.fold
     if newest is None:
         return None
-    (row,) = query(
-        f"SELECT min(retry_at) AS due FROM ledger WHERE live_in = {newest.number} AND state = 'retrying'",
-        ledger=newest.ledger,
-    )
-    due: datetime | None = row["due"]
+    due = next_due(newest)
     timeouts = run.topology.timeouts
     pending = fold_counts(newest).get("pending", 0)
     if due is None and pending and timeouts.message_timeout is not None and not _holds_back(run, journal):

@@ -4,7 +4,7 @@ import logging
 
 from acker.core.events import State
 from acker.core.snapshot.ledger import Fold
-from acker.core.store.tables import query
+from acker.core.snapshot.settled import written_by
 from acker.topology.hooks import Hook, Hooks, Message, Notice
 
 SAMPLE = 10  # messages in a notice, those with the lowest positions
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 _ENDS = {Hook.ON_ACK: State.ACKED, Hook.ON_DEAD_LETTER: State.DEAD_LETTER, Hook.ON_LOST: State.LOST}
-_POSITION = "spout, source_partition, source_offset, attempt"
+_COLUMNS = ("spout", "source_partition", "source_offset", "attempt", "reason", "component")
 
 
 def call_hooks(hooks: Hooks, topology: str, previous: Fold | None, fold: Fold) -> None:
@@ -38,22 +38,11 @@ def call_hooks(hooks: Hooks, topology: str, previous: Fold | None, fold: Fold) -
 
 def _notices(hooks: list[Hook], topology: str, previous: Fold | None, fold: Fold) -> list[Notice]:
     """A notice for each hook that has something to hear."""
-    conditions = {hook: _condition(hook, previous) for hook in hooks}
-    columns = ", ".join(
-        f"count(*) FILTER (WHERE {condition}) AS {hook}" for hook, condition in conditions.items()
-    )
-    (counts,) = query(f"{_told(fold)} SELECT {columns} FROM told", ledger=fold.ledger)
-    samples = " UNION ALL ".join(
-        f"(SELECT '{hook}' AS hook, {_POSITION}, reason, component FROM told WHERE {conditions[hook]} "
-        f"ORDER BY {_POSITION} LIMIT {SAMPLE})"
-        for hook in hooks
-        if counts[hook]
-    )
-    if not samples:
-        return []
+    conditions = {hook.value: _condition(hook, previous) for hook in hooks}
+    counts, rows = written_by(fold, conditions, _COLUMNS, SAMPLE)
     found: dict[Hook, list[Message]] = {}
-    for row in query(f"{_told(fold)} SELECT * FROM ({samples}) ORDER BY {_POSITION}", ledger=fold.ledger):
-        found.setdefault(Hook(row.pop("hook")), []).append(Message(**row))
+    for row in rows:
+        found.setdefault(Hook(row.pop("name")), []).append(Message(**row))
     return [
         Notice(topology, hook, fold.number, counts[hook], tuple(found[hook]))
         for hook in Hook
@@ -61,19 +50,8 @@ def _notices(hooks: list[Hook], topology: str, previous: Fold | None, fold: Fold
     ]
 
 
-def _told(fold: Fold) -> str:
-    """SQL of `told`, the rows that a fold wrote; `ended` is set where the fold ended an attempt of the root.
-
-    A retrying row keeps the root of the attempt before it, so it is new where that attempt ended.
-    """
-    return f"""
-        WITH rows AS (SELECT * FROM ledger WHERE fold = {fold.number} AND root_id IS NOT NULL),
-        attempts AS (SELECT root_id AS ended FROM rows WHERE state IN ('failed', 'timed_out')),
-        told AS (SELECT * FROM rows LEFT JOIN attempts ON root_id = ended)"""
-
-
 def _condition(hook: Hook, previous: Fold | None) -> str:
-    """A SQL condition on the rows of `told` that a hook hears of."""
+    """A SQL condition on the rows that a hook hears of; see `written_by`."""
     if hook is Hook.ON_EMIT:
         logged = previous.logged if previous else {}
         seen = "".join(f"WHEN spout = '{name}' THEN {number} " for name, number in logged.items())

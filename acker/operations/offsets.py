@@ -6,15 +6,12 @@ consumer group is.
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acker.components.spout import SpoutComponent
 from acker.core.errors import SourceError
+from acker.core.snapshot.in_flight import lowest_live
 from acker.core.snapshot.journal import Journal
-from acker.core.snapshot.ledger import unfolded
-from acker.core.store.schemas import EVENTS, LEDGER
-from acker.core.store.tables import query
 from acker.spouts import Committing
 from acker.topology.topology import Topology
 
@@ -35,7 +32,7 @@ class PartitionOffsets:
 def partition_offsets(topology: Topology, journal: Journal) -> list[PartitionOffsets]:
     """Every partition of which a spout has emitted something, by spout and partition."""
     logged = {spout.name: journal.logged(spout.name) for spout in topology.spouts}
-    live = _live(journal, logged)
+    live = lowest_live(journal, logged)
     found = []
     for spout in topology.spouts:
         for partition, end in sorted(_emitted(journal, spout, logged[spout.name]).items()):
@@ -59,35 +56,6 @@ def _emitted(journal: Journal, spout: SpoutComponent, logged: int) -> dict[str, 
         for partition, end in spout.source.ends(described).items():
             ends[partition] = max(end, ends.get(partition, end))
     return ends
-
-
-def _live(journal: Journal, logged: Mapping[str, int]) -> dict[tuple[str, str], tuple[int, int | None]]:
-    """(spout, partition) with live messages -> the lowest of them, and the highest settled one below it.
-
-    Live are the newest fold's live rows, and what was emitted or lost in batches that no fold has seen.
-    """
-    fold = journal.fold
-    rows = query(
-        f"""
-        WITH live AS (
-            SELECT spout, source_partition, source_offset FROM ledger
-            WHERE live_in = {fold.number if fold else 0}
-            UNION ALL
-            SELECT spout, source_partition, source_offset FROM events
-            WHERE kind IN ('init', 'lost') AND ({unfolded(fold, logged)})),
-        lowest AS (
-            SELECT spout, source_partition, min(source_offset) AS lowest
-            FROM live GROUP BY spout, source_partition),
-        settled AS (
-            SELECT spout AS s, source_partition AS p, source_offset AS o FROM ledger WHERE live_in IS NULL)
-        SELECT spout, source_partition, lowest, max(o) AS settled
-        FROM lowest LEFT JOIN settled ON spout = s AND source_partition = p AND o < lowest
-        GROUP BY spout, source_partition, lowest
-        """,
-        ledger=journal.require(LEDGER),
-        events=journal.require(EVENTS),
-    )
-    return {(row["spout"], row["source_partition"]): (row["lowest"], row["settled"]) for row in rows}
 
 
 def commit_offsets(topology: Topology, journal: Journal) -> None:

@@ -12,11 +12,11 @@ from acker.core.events import State
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.ledger import read_fold, settled_in
 from acker.core.snapshot.refusals import leaving, recorded, refusals, refused_by
+from acker.core.snapshot.settled import acked_roots, newest_before
 from acker.core.snapshot.verdict import Overdue
 from acker.core.store.parquet import collect
 from acker.core.store.schemas import LEDGER
-from acker.core.store.tables import query
-from acker.operations.contents import acked_roots, roots_with_tuples
+from acker.operations.contents import roots_with_tuples
 from acker.operations.publish import Acked, caused, waiting_folds
 from acker.topology.topology import Publication, Topology
 
@@ -28,7 +28,7 @@ def overdue_of(
 ) -> Overdue | None:
     """What folds before a time have acked, and a target has not taken in; None where there is none."""
     name = publication.stream
-    newest = _newest_fold(journal, before)
+    newest = newest_before(journal.require(LEDGER), before)
     folds = [each for each in waiting_folds(topology, journal, publication) if each.fold <= newest]
     roots = pl.concat([_roots(journal, name, folds), _unread(journal, name, before)])
     first = [*roots["fold"], *(each.fold for each in folds if each.untracked)]
@@ -88,16 +88,6 @@ def _unread(journal: Journal, name: str, before: datetime) -> pl.DataFrame:
     rows = refusals(recorded(journal), read)
     mine = rows.filter(pl.col("stream") == name, pl.col("refused_at") < before)
     return mine.select("fold", _root_id="root_id")
-
-
-def _newest_fold(journal: Journal, before: datetime) -> int:
-    """The newest fold that was made before a time; 0 where none was."""
-    (row,) = query(
-        "SELECT max(fold) AS fold FROM ledger WHERE live_in IS NULL AND root_id IS NULL "
-        f"AND folded_at < TIMESTAMP '{before.isoformat()}'",
-        ledger=journal.require(LEDGER),
-    )
-    return row["fold"] or 0
 
 
 def _folded_at(journal: Journal, fold: int) -> datetime:

@@ -22,10 +22,11 @@ from acker.core.snapshot.integrity import check_missing
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.publishers import Meeting, has_published, known_of, meet
 from acker.core.snapshot.refusals import last_refusal, leaving, read_by_fold, recorded, refusals, refused_by
+from acker.core.snapshot.settled import acked_batches, acked_in, logged_by_fold
 from acker.core.snapshot.streams import Rows, untracked
 from acker.core.store.identity import ids_of
 from acker.core.store.schemas import LEDGER, component_of, stream
-from acker.core.store.tables import files_of, query
+from acker.core.store.tables import files_of
 from acker.operations.contents import MOST_PASSED_OVER, folds_with_tuples
 from acker.operations.refuse import record_refused
 from acker.operations.taken_rows import note_taken
@@ -205,20 +206,7 @@ def _all_acked(topology: Topology, journal: Journal, name: str, after: int, upto
     """Folds in (after, upto] that acked messages, or first saw untracked tuples of a stream."""
     if after >= upto:
         return []
-    rows = query(
-        f"""
-        WITH acked AS (SELECT fold, spout, batch, replaces FROM ledger
-            WHERE live_in IS NULL AND state = 'acked' AND fold > {after} AND fold <= {upto}),
-        replaced AS (SELECT a.fold, old.spout, old.batch FROM acked a JOIN ledger old
-            ON old.root_id = a.replaces AND old.state = 'acked' AND old.live_in IS NULL)
-        SELECT DISTINCT fold, spout, batch, false AS old FROM acked
-        UNION ALL SELECT DISTINCT fold, spout, batch, true AS old FROM replaced
-        """
-        if _some_replace(journal, after, upto)
-        else f"""SELECT DISTINCT fold, spout, batch, false AS old FROM ledger
-            WHERE live_in IS NULL AND state = 'acked' AND fold > {after} AND fold <= {upto}""",
-        ledger=journal.require(LEDGER),
-    )
+    rows = acked_batches(journal.require(LEDGER), after, upto)
     others = _untracked_batches(topology, journal, name, after, upto)
     read = read_by_fold(journal.require(LEDGER), after, upto) if last_refusal(recorded(journal)) else {}
     refused = {fold for fold, (first, last) in read.items() if first < last}
@@ -236,12 +224,8 @@ def _untracked_batches(
     """Fold in (after, upto] -> the batches of a stream that it saw first, and that have untracked tuples."""
     if not topology.may_be_untracked(name) or journal.open(stream(name)) is None:
         return {}
-    rows = query(
-        "SELECT fold, logged FROM ledger WHERE live_in IS NULL AND root_id IS NULL "
-        f"AND fold >= {after} AND fold <= {upto} ORDER BY fold",
-        ledger=journal.require(LEDGER),
-    )
-    logged = {row["fold"]: dict(row["logged"]).get(component_of(name), 0) for row in rows}
+    folds = logged_by_fold(journal.require(LEDGER), after, upto)
+    logged = {fold: batches.get(component_of(name), 0) for fold, batches in folds.items()}
     newest = logged.pop(after, 0)
     there = untracked(journal, name, newest, max(logged.values(), default=0))
     found: dict[int, list[int]] = {}
@@ -253,20 +237,10 @@ def _untracked_batches(
     return found
 
 
-def _some_replace(journal: Journal, after: int, upto: int) -> bool:
-    """Whether an acked row replaces an earlier one; only then is history looked at."""
-    (row,) = query(
-        "SELECT count(replaces) AS n FROM ledger WHERE live_in IS NULL AND state = 'acked' "
-        f"AND fold > {after} AND fold <= {upto}",
-        ledger=journal.require(LEDGER),
-    )
-    return bool(row["n"])
-
-
 def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked) -> Changes:
     """What a fold brings to a target, as frames that are not computed yet."""
     name = publication.stream
-    mine = f"fold = {acked.fold} AND live_in IS NULL AND state = 'acked'"
+    mine = acked_in(acked.fold)
     ledger = journal.require(LEDGER)
     settled = read_files(run.spark, ledger, files_of(ledger, mine)).where(mine)
     own = refused_by(recorded(journal), name)

@@ -6,11 +6,11 @@ from acker.batches.run import Run
 from acker.core.errors import StoreError
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.publishers import Meeting, meet
+from acker.core.snapshot.settled import acked_messages
 from acker.core.snapshot.trims import newest_trim
 from acker.core.store.identity import publish_again
 from acker.core.store.schemas import LEDGER
 from acker.core.store.store import Store
-from acker.core.store.tables import query
 from acker.operations.evidence import evidence_of
 from acker.operations.publish import publish_stream
 from acker.targets.acked import Acked
@@ -119,14 +119,8 @@ def _looked(topology: Topology, journal: Journal, stream: str, after: int | None
     if why is None and is_said and target.only_adds and after == known.fold > 0:
         why = f"it is said that all is there up to fold {after}"  # which an audit leaves alone from now on
     gone = newest_trim(journal.store).is_gone()
-    (row,) = query(
-        f"""SELECT count(*) AS n, count(*) FILTER (WHERE gone) AS gone FROM (
-            SELECT spout, source_partition, source_offset, min(CAST({gone} AS INT)) = 1 AS gone FROM ledger
-            WHERE live_in IS NULL AND state = 'acked' AND fold > {after} AND fold <= {known.fold}
-            GROUP BY spout, source_partition, source_offset) AS messages""",
-        ledger=journal.require(LEDGER),
-    )
-    messages, lacking = (row["n"] - row["gone"], row["gone"]) if why else (0, 0)
+    acked, lost = acked_messages(journal.require(LEDGER), after, known.fold, gone)
+    messages, lacking = (acked - lost, lost) if why else (0, 0)
     return Again(after, messages, lacking, target.only_adds and known.there > 0, why), standing
 
 

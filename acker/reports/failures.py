@@ -7,19 +7,15 @@ import polars as pl
 from acker.batches.holds import Hold, newest_hold
 from acker.core.events import State
 from acker.core.messages import MESSAGE, MessageId, message_of
+from acker.core.snapshot import in_flight
 from acker.core.snapshot.journal import Journal
-from acker.core.snapshot.ledger import current_rows, newest_of, unfolded
+from acker.core.snapshot.ledger import current_rows, newest_of
+from acker.core.snapshot.settled import ended_in
 from acker.core.snapshot.snapshot import Snapshot
-from acker.core.store.parquet import collect, columns_of, scan
-from acker.core.store.schemas import EVENTS, LEDGER
-from acker.core.store.tables import files_of, query
+from acker.core.store.parquet import collect
 
 COMMONEST = 3
 _FAILED = [State.RETRYING, State.DEAD_LETTER, State.LOST]
-_SAMPLE = ", ".join(
-    f"first_value({column} ORDER BY spout, source_partition, source_offset) AS {column}"
-    for column in ("spout", "source_partition", "source_offset")
-)
 
 
 @dataclass(frozen=True)
@@ -80,21 +76,6 @@ def held_batches(journal: Journal) -> list[Hold]:
     return [hold for hold in holds if hold is not None]
 
 
-def nothing_passed(snapshot: Snapshot, after: int) -> bool:
-    """Whether first attempts failed in the folds after one, none of any was acked, and none is in flight."""
-    fold = snapshot.fold
-    if fold is None:
-        return False
-    (row,) = query(
-        f"""SELECT count(*) FILTER (WHERE state IN ('acked', 'pending')) AS passed,
-                count(*) FILTER (WHERE attempt = 1 AND state NOT IN ('acked', 'pending')) AS failed
-            FROM ledger WHERE root_id IS NOT NULL AND state <> 'retrying'
-            AND (live_in = {fold.number} OR (live_in IS NULL AND fold > {after}))""",
-        ledger=fold.ledger,
-    )
-    return bool(row["failed"] and not row["passed"])
-
-
 def commonest_failures(snapshot: Snapshot, after: int, upto: int, limit: int = COMMONEST) -> Failures:
     """The messages that failed in the folds (after, upto], by component, reason and outcome.
 
@@ -108,9 +89,7 @@ def commonest_failures(snapshot: Snapshot, after: int, upto: int, limit: int = C
     """
     if snapshot.fold is None:
         return Failures((), 0, 0)
-    folds = f"live_in IS NULL AND fold > {after} AND fold <= {upto}"
-    files = files_of(snapshot.fold.ledger, folds)
-    mine = scan(files, columns_of(LEDGER)).filter(pl.sql_expr(folds))
+    mine = ended_in(snapshot.fold.ledger, after, upto)
     state, reason = pl.col("state"), pl.col("reason")
     given_up = mine.filter(state == State.DEAD_LETTER).select("root_id")
     superseded = reason.str.starts_with("superseded by attempt ")
@@ -132,22 +111,8 @@ def failed_in_batches(journal: Journal, component: str, after: int, limit: int =
     Raises:
         StoreError: the events or the ledger cannot be read.
     """
-    fold, upto = journal.fold, journal.logged(component)
-    emitted = {name: journal.logged(name) for name, role in journal.roles.items() if role == "spout"}
-    message = "root_id AS root, spout, source_partition, source_offset"
-    found = query(
-        f"""WITH live AS (
-            SELECT {message} FROM ledger WHERE live_in = {fold.number if fold else 0} AND state = 'pending'
-            UNION ALL SELECT {message} FROM events WHERE kind = 'init' AND ({unfolded(fold, emitted)})),
-        failed AS (SELECT DISTINCT root_id, split_part(reason, chr(10), 1) AS reason FROM events
-            WHERE kind IN ('fail', 'reject') AND component = '{component}'
-            AND batch > {after} AND batch <= {upto})
-        SELECT reason, {_SAMPLE}, count(*) AS n, count(*) OVER () AS kinds, sum(count(*)) OVER () AS total
-        FROM failed JOIN live ON root_id = root
-        GROUP BY reason ORDER BY n DESC, reason LIMIT {max(limit, 1)}""",
-        events=journal.require(EVENTS),
-        ledger=journal.require(LEDGER),
-    )
+    spouts = [name for name, role in journal.roles.items() if role == "spout"]
+    found = in_flight.failed_in_batches(journal, component, after, spouts, limit)
     if not found:
         return Failures((), 0, 0)
     commonest = tuple(Failure(component, row["reason"], "failed", row["n"], message_of(row)) for row in found)

@@ -11,13 +11,15 @@ from acker.core.events import State
 from acker.core.fold.files import live_count
 from acker.core.names import called
 from acker.core.quoting import printable
-from acker.core.snapshot.ledger import current_rows, live_counts, newest_of, unfolded
+from acker.core.snapshot.in_flight import in_flight, overdue_retries, unsettled_since
+from acker.core.snapshot.ledger import current_rows, live_counts, newest_of
+from acker.core.snapshot.logged import logged_at, unfolded_since
+from acker.core.snapshot.settled import first_folded_at
 from acker.core.store.parquet import collect
-from acker.core.store.schemas import ACKNOWLEDGEMENTS, EVENTS, LEDGER, component_of
-from acker.core.store.tables import last_number, query
+from acker.core.store.schemas import ACKNOWLEDGEMENTS, LEDGER, component_of
+from acker.core.store.tables import last_number
 from acker.operations.acknowledge import APP
 from acker.operations.approvals import TOGETHER, refused_since
-from acker.operations.cycle import in_flight
 from acker.operations.fold import waiting_batches
 from acker.operations.maintenance.upkeep import newest as newest_upkeep
 from acker.operations.publish import published_upto
@@ -75,11 +77,8 @@ def late_batches(look: Look) -> Findings:
 
 def _logged_at(look: Look, component: str, batch: int) -> datetime:
     """When a batch was logged; where its events were trimmed, when it was planned."""
-    (row,) = query(
-        f"SELECT min(logged_at) AS since FROM events WHERE component = '{component}' AND batch = {batch}",
-        events=look.journal.require(EVENTS),
-    )
-    return row["since"] or look.journal.read(component, batch).planned_at
+    since = logged_at(look.journal, component, batch)
+    return since or look.journal.read(component, batch).planned_at
 
 
 def _late(look: Look, what: str, since: datetime, late: timedelta) -> list[str]:
@@ -95,14 +94,10 @@ def _late(look: Look, what: str, since: datetime, late: timedelta) -> list[str]:
 def late_folds(look: Look) -> Findings:
     """Events that no fold has seen."""
     journal, late = look.journal, look.limits.acker_late
-    new = unfolded(journal.fold, {name: journal.logged(name) for name in journal.components()})
-    (row,) = query(
-        f"SELECT min(logged_at) AS since FROM events WHERE kind = 'batch' AND ({new})",
-        events=journal.require(EVENTS),
-    )
-    if row["since"] is not None and look.now - row["since"] > late:
+    since = unfolded_since(journal, {name: journal.logged(name) for name in journal.components()})
+    if since is not None and look.now - since > late:
         said = (
-            f"Events are logged and not folded since {time_of(row['since'])}, longer than the "
+            f"Events are logged and not folded since {time_of(since)}, longer than the "
             f"{minutes_of(late)} of PIPELINE_ACKER_LATE_MINUTES: look at the DAG {look.topology.name}.acker."
         )
         yield Finding("late-folds", "", said)
@@ -113,18 +108,14 @@ def late_retries(look: Look) -> Findings:
     fold, late = look.journal.fold, look.limits.retry_late
     if fold is None:
         return
-    (row,) = query(
-        f"SELECT count(*) AS n, min(retry_at) AS since FROM ledger WHERE live_in = {fold.number} "
-        f"AND state = 'retrying' AND retry_at < TIMESTAMP '{(look.now - late).isoformat()}'",
-        ledger=fold.ledger,
-    )
-    if row["n"]:
+    count, since = overdue_retries(fold, look.now - late)
+    if since is not None:
         said = (
-            f"The next attempts of {row['n']:,} messages are due and not emitted, the first since "
-            f"{time_of(row['since'])}, longer than the {minutes_of(late)} of PIPELINE_RETRY_LATE_MINUTES: "
+            f"The next attempts of {count:,} messages are due and not emitted, the first since "
+            f"{time_of(since)}, longer than the {minutes_of(late)} of PIPELINE_RETRY_LATE_MINUTES: "
             f"look at the DAG {look.topology.name}.retry."
         )
-        yield Finding("late-retries", "", said, grade=grade_of(row["n"]))
+        yield Finding("late-retries", "", said, grade=grade_of(count))
 
 
 def given_up(look: Look) -> Findings:
@@ -156,20 +147,15 @@ def late_messages(look: Look) -> Findings:
     fold, late = look.journal.fold, look.limits.message_late
     if fold is None:
         return
-    (row,) = query(
-        "SELECT count(*) AS n, min(emitted_at) AS since FROM ledger "
-        f"WHERE live_in = {fold.number} AND state IN ('pending', 'retrying') "
-        f"AND emitted_at < TIMESTAMP '{(look.now - late).isoformat()}'",
-        ledger=fold.ledger,
-    )
-    if row["n"]:
+    count, since = unsettled_since(fold, look.now - late)
+    if since is not None:
         said = (
-            f"{row['n']:,} messages have not settled, the oldest since {time_of(row['since'])}, longer than "
+            f"{count:,} messages have not settled, the oldest since {time_of(since)}, longer than "
             f"the {minutes_of(late)} of PIPELINE_MESSAGE_LATE_MINUTES."
         )
         back = all_held_back(look.topology, look.journal)
         said += "".join(f" {each['says'].rstrip('.')}." for each in back)
-        yield Finding("late-messages", "", said, grade=grade_of(row["n"]))
+        yield Finding("late-messages", "", said, grade=grade_of(count))
 
 
 def late_publishes(look: Look) -> Findings:
@@ -189,12 +175,9 @@ def late_publishes(look: Look) -> Findings:
             yield Finding("late-publishes", name, said, grade=f"{number}: {noted.reason}")
         upto = min(upto, number - 1)
     if upto < fold.number:
-        (row,) = query(
-            f"SELECT min(folded_at) AS since FROM ledger WHERE root_id IS NULL AND fold > {upto}",
-            ledger=fold.ledger,
-        )
+        since = first_folded_at(fold.ledger, upto)
         late = look.limits.publish_late
-        for said in _late(look, f"Fold {upto + 1} is not published", row["since"], late):
+        for said in _late(look, f"Fold {upto + 1} is not published", since, late):
             yield Finding("late-publishes", "", said)
 
 

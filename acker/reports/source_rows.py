@@ -3,11 +3,12 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from acker.core.messages import MessageId, message_of
+from acker.core.messages import MessageId
+from acker.core.snapshot.in_flight import newest_reads
 from acker.core.snapshot.snapshot import Snapshot
 from acker.core.snapshot.trims import newest_trim
-from acker.core.store.schemas import EVENTS, LEDGER, stream
-from acker.core.store.tables import in_batches, query, query_table
+from acker.core.store.schemas import stream
+from acker.core.store.tables import in_batches, query_table
 from acker.reports.rows import Value, plain_rows
 
 
@@ -32,7 +33,7 @@ def source_rows(snapshot: Snapshot, messages: Collection[MessageId]) -> dict[Mes
     """
     if not messages:
         return {}
-    batches = _batches(snapshot, messages)
+    batches = newest_reads(snapshot, messages)
     trim = newest_trim(snapshot.store)
     found: dict[MessageId, SourceRow] = {}
     for spout in {message.spout for message in messages}:
@@ -47,22 +48,6 @@ def source_rows(snapshot: Snapshot, messages: Collection[MessageId]) -> dict[Mes
 
 _TRIMMED = "the row was trimmed from the stream, as all are that are older than the retention"
 _NOT_THERE = "the stream has no row of the message"
-
-
-def _batches(snapshot: Snapshot, messages: Collection[MessageId]) -> dict[MessageId, int]:
-    """Message -> the spout's newest batch that read it."""
-    mine = " OR ".join(f"({message.condition()})" for message in messages)
-    columns = "spout, source_partition, source_offset"
-    rows = query(
-        f"""SELECT {columns}, max(batch) AS newest FROM (
-            SELECT {columns}, batch FROM events WHERE kind = 'init' AND ({mine})
-            UNION ALL
-            SELECT {columns}, batch FROM ledger WHERE state <> 'lost' AND batch IS NOT NULL AND ({mine}))
-        GROUP BY {columns}""",
-        events=snapshot.require(EVENTS),
-        ledger=snapshot.require(LEDGER),
-    )
-    return {message_of(row): row["newest"] for row in rows}
 
 
 def _rows(snapshot: Snapshot, spout: str, batches: Mapping[MessageId, int]) -> dict[MessageId, SourceRow]:

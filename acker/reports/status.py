@@ -8,13 +8,12 @@ from typing import Any
 
 from acker.batches.holds import newest_hold
 from acker.components.base import Component
+from acker.core.snapshot.in_flight import in_flight, states_now
 from acker.core.snapshot.journal import Journal
-from acker.core.snapshot.ledger import NOW, live_counts
+from acker.core.snapshot.ledger import live_counts
 from acker.core.snapshot.snapshot import Snapshot
 from acker.core.store.schemas import LEDGER
 from acker.core.store.store import Store
-from acker.core.store.tables import query
-from acker.operations.cycle import in_flight
 from acker.operations.offsets import partition_offsets
 from acker.reports.held_back import told_held_back
 from acker.reports.sources import SourceBacklog, source_backlogs
@@ -68,17 +67,14 @@ def acker_status(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
     Raises:
         StoreError: there is no ledger.
     """
-    ledger, fold = snapshot.require(LEDGER), snapshot.fold
+    snapshot.require(LEDGER)
+    fold = snapshot.fold
     if fold is None:
         return {"fold": None, "folded_at": None, "states": {}, "due": 0}
-    rows = query(
-        f"SELECT state, count(*) AS n FROM ledger WHERE {NOW.format(fold=fold.number)} GROUP BY state",
-        ledger=ledger,
-    )
     return {
         "fold": fold.number,
         "folded_at": fold.folded_at,
-        "states": {row["state"]: row["n"] for row in rows},
+        "states": states_now(snapshot),
         "due": live_counts(fold, now).due,
     }
 

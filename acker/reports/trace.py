@@ -12,15 +12,16 @@ from acker.core.events import Kind, State
 from acker.core.messages import MESSAGE, MessageId
 from acker.core.names import called
 from acker.core.snapshot.downstream import downstream_batches
+from acker.core.snapshot.in_flight import rows_now
 from acker.core.snapshot.journal import Journal
-from acker.core.snapshot.ledger import NOW
+from acker.core.snapshot.logged import events_of, events_where
 from acker.core.snapshot.refusals import recorded, refusals
 from acker.core.snapshot.streams import Rows, held_back
 from acker.core.snapshot.trims import newest_trim
 from acker.core.store.parquet import collect, columns_of, scan
 from acker.core.store.schemas import EVENTS, LEDGER, component_of
 from acker.core.store.store import Store
-from acker.core.store.tables import files_of, query
+from acker.core.store.tables import files_of
 from acker.targets.base import Publisher, position_of, published_at
 from acker.topology.topology import Topology
 
@@ -49,15 +50,8 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     journal = Journal(store, topology.roles)
     mine = parse_message(topology, journal, message)
     where = mine.condition()
-    fold = journal.fold
-    ledger, events = journal.require(LEDGER), journal.require(EVENTS)
-    now = NOW.format(fold=fold.number if fold else 0)
-    rows = query(
-        f"SELECT * FROM ledger WHERE {where} AND {now} "
-        "ORDER BY fold, attempt, state NOT IN ('failed', 'timed_out')",  # what became of it comes first
-        ledger=ledger,
-    )
-    first = query(f"SELECT * FROM events WHERE {where}", events=events)
+    of_attempts_first = "fold, attempt, state NOT IN ('failed', 'timed_out')"
+    rows, first = rows_now(journal, where, of_attempts_first), events_where(journal, where)
     if not rows and not first:
         raise UnknownMessage(
             f"The store {store.uri} has never seen {mine}. "
@@ -98,12 +92,7 @@ def _reports(journal: Journal, attempts: dict[int, int]) -> list[Entry]:
     """
     if not attempts:
         return []
-    roots = ", ".join(str(root) for root in attempts)
-    rows = query(
-        f"SELECT * FROM events WHERE root_id IN ({roots}) AND kind <> 'join' "
-        "ORDER BY logged_at, kind <> 'init', component, batch, root_id",
-        events=journal.require(EVENTS),
-    )
+    rows = events_of(journal, attempts)
     return [_event_entry(row, attempts[row["root_id"]]) for row in rows] + _joins(journal, attempts)
 
 

@@ -10,10 +10,9 @@ from pyarrow.dataset import ParquetReadOptions
 from acker.batches.run import Run
 from acker.components.base import Component
 from acker.core.events import State
-from acker.core.snapshot.ledger import NOW
+from acker.core.snapshot.in_flight import rows_now
 from acker.core.snapshot.streams import held_back
-from acker.core.store.schemas import LEDGER, stream
-from acker.core.store.tables import query
+from acker.core.store.schemas import stream
 from acker.spark.delta import read
 from acker.testing.rows import Row
 from acker.topology.topology import Publication
@@ -87,11 +86,7 @@ class Outcome:
         self._journal = run.snapshot()
         self._given = given
         self._order = {partition: index for index, partition in enumerate(given)}
-        fold = self._journal.fold
-        found = query(
-            f"SELECT * FROM ledger WHERE {NOW.format(fold=fold.number if fold else 0)}",
-            ledger=self._journal.require(LEDGER),
-        )
+        found = rows_now(self._journal)
         self._ledger = sorted(found, key=lambda row: (self._place(row), row["attempt"], row["fold"]))
         self._places = self._places_of_roots()
 

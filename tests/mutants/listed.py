@@ -540,9 +540,9 @@ MUTANTS = (
     ),
     Mutant(
         "trimming reads the live rows of its fold as of now",
-        "acker/operations/maintenance/trim.py",
-        "ledger=fold.ledger,",
-        "ledger=journal.store.require(LEDGER),",
+        "acker/core/snapshot/settled.py",
+        'WHERE batch IS NOT NULL GROUP BY spout""",\n        ledger=fold.ledger,',
+        'WHERE batch IS NOT NULL GROUP BY spout""",\n        ledger=DeltaTable(fold.ledger.table_uri),',
         (f"{MAINTAIN}test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile",),
     ),
     Mutant(
@@ -568,9 +568,9 @@ MUTANTS = (
     ),
     Mutant(
         "a trimming does not look at what is live",
-        "acker/operations/maintenance/trim.py",
-        "(live_in = {fold.number} OR (live_in IS NULL AND fold > {published}))",
-        "(live_in IS NULL AND fold > {published})",
+        "acker/core/snapshot/settled.py",
+        "(live_in = {fold.number} OR ({_SETTLED} AND fold > {published}))",
+        "({_SETTLED} AND fold > {published})",
         (f"{MAINTAIN}test_what_is_live_in_a_fold_stays_although_a_later_one_is_compacted_meanwhile",),
     ),
     Mutant(
@@ -923,16 +923,16 @@ MUTANTS = (
     # Publishing.
     Mutant(
         "what is pending is published",
-        "acker/operations/publish.py",
-        " AND live_in IS NULL AND state = 'acked'\"",
-        " AND state IN ('acked', 'pending')\"",
+        "acker/core/snapshot/settled.py",
+        "{fold} AND {_SETTLED} AND state = 'acked'",
+        "{fold} AND state IN ('acked', 'pending')",
         (f"{RICH}test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself",),
     ),
     Mutant(
         "what has failed is published",
-        "acker/operations/publish.py",
-        " AND live_in IS NULL AND state = 'acked'\"",
-        ' AND live_in IS NULL"',
+        "acker/core/snapshot/settled.py",
+        "{fold} AND {_SETTLED} AND state = 'acked'",
+        "{fold} AND {_SETTLED}",
         (f"{RICH}test_a_rich_bolt_acks_fails_and_holds_back_each_tuple_by_itself",),
     ),
     Mutant(

@@ -15,6 +15,7 @@ from acker.core.events import State
 from acker.core.retry import ExponentialBackoff
 from acker.core.snapshot.inputs import SourceRange
 from acker.core.snapshot.replays import messages_of
+from acker.core.snapshot.settled import nothing_passed
 from acker.core.store.schemas import REPLAYS, stream
 from acker.core.store.tables import query
 from acker.operations.cycle import drain, run_cycle, run_spout
@@ -24,7 +25,7 @@ from acker.operations.selection.matching import select
 from acker.operations.selection.requests import read_request
 from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
-from acker.reports.failures import commonest_failures, nothing_passed
+from acker.reports.failures import commonest_failures
 from tests.kit.polars_topology import PolarsTopology, TableSource
 
 BROKEN = "it's broken"
@@ -321,12 +322,12 @@ def test_nothing_has_passed_where_all_that_is_new_failed_and_nothing_else_is_sai
     place.add("numbers", id=[2, 3])
     run = place.run(unreliable(place))
     run_cycle(run)
-    assert nothing_passed(run.snapshot(), after=0)
+    assert nothing_passed(run.snapshot().fold, after=0)
     place.clock.advance(60)
     run_cycle(run)
-    assert not nothing_passed(run.snapshot(), after=1)  # they are dead letters now, and were not new
+    assert not nothing_passed(run.snapshot().fold, after=1)  # they are dead letters now, and were not new
     found = commonest_failures(run.snapshot(), after=0, upto=2)
     assert [(each.state, each.count) for each in found.commonest] == [("dead_letter", 2)]
     place.add("numbers", id=[4, 5])
     run_cycle(run)
-    assert not nothing_passed(run.snapshot(), after=2)  # 4 failed, 5 passed
+    assert not nothing_passed(run.snapshot().fold, after=2)  # 4 failed, 5 passed

@@ -16,10 +16,11 @@ from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.ledger import read_fold
 from acker.core.snapshot.planned import Batch
 from acker.core.snapshot.refusals import check_read, refusals
+from acker.core.snapshot.settled import first_batches_needed
 from acker.core.snapshot.streams import held_back, untracked
 from acker.core.snapshot.trims import Trim, append_trim, counted_trim, newest_trim
 from acker.core.store.schemas import EVENTS, LEDGER, REFUSALS, component_of, stream
-from acker.core.store.tables import files_of, query
+from acker.core.store.tables import files_of
 from acker.operations.maintenance.gone_rows import keep_gone_rows
 from acker.operations.publish import former_streams, published_through
 from acker.targets.audit import acked_tuples
@@ -202,17 +203,7 @@ def _kept(topology: Topology, journal: Journal) -> dict[str, int]:
     fold = journal.fold
     assert fold is not None
     published = published_through(topology, journal)
-    new = f"(live_in = {fold.number} OR (live_in IS NULL AND fold > {published}))"
-    rows = query(
-        f"""
-        WITH new AS (SELECT * FROM ledger WHERE root_id IS NOT NULL AND {new}),
-        old AS (SELECT ledger.* FROM new JOIN ledger ON ledger.root_id = new.replaces
-            WHERE ledger.state = 'acked' AND ledger.live_in IS NULL),
-        both AS (SELECT spout, batch FROM new UNION ALL SELECT spout, batch FROM old)
-        SELECT spout, min(batch) AS batch FROM both WHERE batch IS NOT NULL GROUP BY spout""",
-        ledger=fold.ledger,
-    )
-    kept = {row["spout"]: row["batch"] for row in rows}
+    kept = first_batches_needed(fold, published)
     # Opened after the positions of all publishers: what one has refused before it stood there is in it.
     read = read_fold(journal.require(LEDGER), published).refusals if published else 0
     refused = journal.store.open(REFUSALS)
