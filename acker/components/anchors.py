@@ -1,7 +1,7 @@
 """Anchors: which messages a row of a DataFrame bolt belongs to.
 
 A DataFrame bolt gets an `anchor` with every tuple: the root's id and a seal that only this batch's inputs
-carry. An output row whose seal does not fit was anchored to something that this batch did not read. That
+carry. An output row whose seal does not fit was anchored to a tuple that this batch did not read. Such a row
 would be a false acknowledgement, so it stops the batch.
 """
 
@@ -27,8 +27,13 @@ def fail_when(condition: Column, reason: Column | str, retry: bool = True) -> Co
     `reason` and replayed. Several conditions go into one call of `F.coalesce(...)`, aliased `_error`.
 
     Args:
-        reason: where it is null the row passes.
-        retry: False: the row will never pass, so its message becomes a dead letter at once.
+        condition: a boolean column; where it is null the row passes.
+        reason: the reason as text, or a column of reasons; where it is null the row passes.
+        retry: whether the message is replayed. False: the row will never pass, so its message becomes a dead
+            letter at once.
+
+    Returns:
+        The column `_error`, a struct of the reason and of `retry`, null where the row passes.
     """
     why = F.lit(reason) if isinstance(reason, str) else reason
     failure = F.struct(why.cast("string").alias("reason"), F.lit(retry).alias("retry"))
@@ -39,8 +44,8 @@ def failure_columns(error: Column, kind: DataType | None) -> tuple[Column, Colum
     """`_kind` and `_error` of a bolt's rows.
 
     Args:
-        error: the bolt's column of failures: what `fail_when` makes, or a text.
-        kind: its type.
+        error: the bolt's column of failures: a struct as of `fail_when`, or a text.
+        kind: the type of this column.
     """
     if isinstance(kind, StructType):
         reason, for_good = error["reason"], ~error["retry"]
@@ -54,8 +59,14 @@ def failure_columns(error: Column, kind: DataType | None) -> tuple[Column, Colum
 def merge_anchors(*anchors: Column | str) -> Column:
     """The anchor of a row that was joined from several tuples, for a bolt's column `anchor`.
 
-    The row belongs to the messages of all of them, which are acked, failed and published together. An
+    The row belongs to the messages of all these tuples, which are acked, failed and published together. An
     anchor that is null, as an outer join makes it, adds nothing.
+
+    Args:
+        anchors: the anchors of the tuples, as columns or names of columns.
+
+    Returns:
+        The column `anchor`.
     """
     return _merged(F.flatten(F.array(*(_parts(anchor) for anchor in anchors))))
 
@@ -64,7 +75,13 @@ def merge_anchors(*anchors: Column | str) -> Column:
 def collect_anchors(anchor: Column | str = "anchor") -> Column:
     """The anchor of a row that was aggregated from a group's tuples; an aggregate function.
 
-    The row belongs to the messages of all of them, which are acked, failed and published together.
+    The row belongs to the messages of all these tuples, which are acked, failed and published together.
+
+    Args:
+        anchor: the anchor of each tuple, as a column or the name of a column.
+
+    Returns:
+        The column `anchor`, for the aggregates of a group.
     """
     return _merged(F.flatten(F.collect_list(_parts(anchor))))
 

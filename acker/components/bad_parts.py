@@ -1,4 +1,4 @@
-"""Parts of a batch's tuples: those of some of its messages, or all but those."""
+"""Parts of a batch's tuples: the tuples of some of its messages, or all tuples but these."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class Local:
 def local(inputs: Frames, roots: Sequence[int], some: Sequence[int]) -> Local | None:
     """Parts of tables in this process, with the tuples of some of the roots.
 
-    None where Spark does not take back what it gave: a map, say, that has a key twice.
+    None where Spark does not take back its own values: a map, say, that has a key twice.
     """
     spark = next(iter(inputs.values())).sparkSession
     mine = _frame(spark, some)

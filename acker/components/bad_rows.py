@@ -5,8 +5,8 @@ messages with a null in a row that they made, or without any row. Once the other
 searched. A range of messages that raises is run in quarters, several at once, until single messages remain.
 
 m bad messages among s suspects cost about 4 · m · log4(s / m) + 4/3 · m runs of the transformation, over ever
-smaller parts. What raises in either mode (a UDF, `raise_error`) has no suspects, and all messages are
-searched. Where only tuples that met raise, as in a join, each quarter passes. Then the halves are tried,
+smaller parts. An error that is raised in either mode (a UDF, `raise_error`) has no suspects, and all messages
+are searched. Where only tuples that met raise, as in a join, each quarter passes. Then the halves are tried,
 and if they pass as well, each is divided beside the other, with one more run for each time.
 
 The end of a Python worker, by a crash of its own or by the system's out-of-memory killer, is searched for
@@ -51,9 +51,9 @@ def bad_roots(
 
     Args:
         bolt: the component's name, for messages.
-        inputs: its tuples, with `_root_id`.
+        inputs: the batch's tuples, with `_root_id`.
         rows_of: the transformation.
-        error: what it raised over all of them.
+        error: the error that the transformation raised over all of these tuples.
         may_all_crash: whether each of several messages may end a worker by itself, as where all of them have
             failed before.
         kind: "Spout" or "Bolt".
@@ -90,7 +90,7 @@ def _ids(inputs: Frames) -> DataFrame:
 
 
 def _suspects(inputs: Frames, rows_of: Callable[[Frames], DataFrame]) -> list[int] | None:
-    """The roots without which the batch passes; None where nobody knows."""
+    """The roots without which the batch passes; None where they are unknown."""
     spark = next(iter(inputs.values())).sparkSession
     before = str(spark.conf.get(_ANSI))
     spark.conf.set(_ANSI, "false")
@@ -132,10 +132,12 @@ class _Search:
     """The search for bad messages among some.
 
     Args:
-        component: its kind and name, for messages.
-        inputs: all of the batch.
-        roots: those that are searched, sorted.
-        crashes: whether it is searched for what ends a worker.
+        component: the component's kind and name, for messages.
+        inputs: all tuples of the batch.
+        rows_of: the transformation.
+        roots: the roots that are searched, sorted.
+        crashes: whether the search is for messages that end a worker.
+        bad: root -> why it is bad, of those found so far.
     """
 
     component: str
@@ -153,8 +155,8 @@ class _Search:
         """Root -> why it is bad.
 
         Args:
-            threads: that run parts at the same time.
-            error: what all of them raise together.
+            threads: the threads that run parts at the same time.
+            error: the error that all messages raise together.
 
         Raises:
             BoltError: most messages of the batch are bad.
@@ -181,7 +183,7 @@ class _Search:
         return self.bad
 
     def _localize(self, wide: Sequence[_Failing]) -> None:
-        """Hold what is still to be searched in this process, once it is little."""
+        """Hold the tuples that are still to be searched in this process, once they are few."""
         ranges = {each for failing in wide for each in (failing.range, *failing.beside)}
         count = sum(high - low for low, high in ranges)
         if self.may_be_local and 0 < count <= _MOST_LOCAL:
@@ -190,7 +192,7 @@ class _Search:
             self.parts = local(self.inputs, self.roots, list(some)) or self.parts
 
     def _is_found(self, failing: _Failing) -> bool:
-        """Whether it is one message, which is noted."""
+        """Whether a failing range is one message, which is then noted as bad."""
         reason = row_error(failing.error)
         if reason is None:
             raise failing.error
@@ -201,7 +203,7 @@ class _Search:
         return True
 
     def _halves(self, failing: _Failing) -> list[_Failing]:
-        """What fails of a range whose quarters pass: a half, or each half beside the other."""
+        """The failing parts of a range whose quarters pass: a half, or each half beside the other."""
         (low, high), beside, error = failing
         middle = (low + high) // 2
         left, right = (low, middle), (middle, high)
@@ -225,7 +227,7 @@ class _Search:
         return error_of(self.rows_of(self.parts.of(ranges)), 1 if self.crashes and is_wide else TRIES)
 
     def _check_fault(self, threads: ThreadPoolExecutor) -> None:
-        """Stop where most messages of the batch are bad, as far as some that lie evenly among them tell."""
+        """Stop with a BoltError where most messages of the batch are bad, as an even sample of them tells."""
         count, total = len(self.roots), _ids(self.inputs).distinct().count()
         if 2 * count <= total:
             return

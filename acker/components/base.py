@@ -32,14 +32,14 @@ BadRows = Mapping[int, str]  # root -> why a row of it raises
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which task of a rich bolt gets a tuple."""
+    """The rule by which a tuple goes to a task of a rich bolt."""
 
     kind: GroupingKind = "shuffle"
     columns: tuple[str, ...] = ()  # of a fields grouping
 
 
 class Stream:
-    """What bolts can read and what can be published."""
+    """Base of streams, which bolts can read and which can be published."""
 
     @property
     def stream_name(self) -> str:
@@ -48,7 +48,7 @@ class Stream:
 
     @property
     def owner(self) -> "Component | None":
-        """The component that emits it; None where it is known by its name alone."""
+        """The component that emits the stream; None where the stream is known by its name alone."""
         return None
 
     def shuffle_grouping(self) -> "Input":
@@ -121,26 +121,26 @@ class Component(Stream, ABC):
     @property
     @abstractmethod
     def doc(self) -> str:
-        """What it says of itself to people."""
+        """The component's description of itself for people, such as a docstring."""
 
     @property
     def may_be_untracked(self) -> bool:
-        """Whether it may emit tuples of no message although its inputs are tracked."""
+        """Whether the component may emit tuples of no message although its inputs are tracked."""
         return False
 
     @property
     def takes_all(self) -> bool:
-        """Whether a batch takes in all that there is, however many rows that are."""
+        """Whether a batch takes in all rows that there are, however many."""
         return False
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """Its further streams -> the DDL of each."""
+        """Name of a further stream of the component -> the DDL of this stream."""
         return {}
 
     @property
     def upstreams(self) -> tuple[str, ...]:
-        """Names of the components whose streams it reads."""
+        """Names of the components whose streams this one reads."""
         return tuple(dict.fromkeys(component_of(name) for name in self.inputs))
 
     def stream(self, name: str) -> Input:
@@ -151,7 +151,7 @@ class Component(Stream, ABC):
         """The user's columns of one of its streams, whose table may hold other streams as well.
 
         Args:
-            rows: of the table.
+            rows: rows of the table.
             further: name of a further stream; empty for the first.
         """
         return user_columns(rows)
@@ -200,25 +200,29 @@ class Component(Stream, ABC):
 
     @abstractmethod
     def no_tuples(self, work: "Work", further: str) -> DataFrame:
-        """No tuple, with `_root_id` and the user's columns of those that it will emit to a stream."""
+        """An empty frame with `_root_id` and the user's columns of the tuples that go to a stream.
+
+        Args:
+            further: name of a further stream; empty for the first.
+        """
 
     def find_bad_rows(self, work: "Work", bad: BadRows, error: PySparkException) -> BadRows:
         """The roots whose rows make a batch raise, beside those that are known.
 
         Args:
             bad: roots that are left out already.
-            error: what the batch raised without them.
+            error: the error that the batch raised without these.
 
         Raises:
             BoltError: there are so many of them that the bolt is taken to be at fault.
-            PySparkException: no row is at fault. So it is of a component whose rows are not looked through.
+            PySparkException: no row is at fault, or the component does not look through its rows.
         """
         raise error
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a component is given to make the rows of one batch.
+    """The work of a component on one batch, of which it makes the rows.
 
     Args:
         journal: a snapshot of the store.
@@ -226,7 +230,7 @@ class Work:
         is_published: whether a published table takes the component's tuples, so that `check` is needed.
         on_search: called before the batch's rows are looked through for bad ones.
         takes_back: whether a published table takes back what replaced messages had added to it.
-        redaction: what is not to be kept of reasons.
+        redaction: the rule by which reasons lose their secrets before they are kept.
         is_watched: whether a Python bolt tells how its worker ends, which costs a process.
     """
 
@@ -248,9 +252,9 @@ class Work:
         return self.journal.inputs(self.batch)
 
     def tuples(self, name: str) -> DataFrame:
-        """What the batch takes in of a stream: the roots and the user's columns.
+        """The tuples of a stream that the batch takes in: their roots and the user's columns.
 
-        A component that never wrote has no stream to tell its columns; then it says them itself.
+        A component that never wrote has no stream to tell its columns; then the component itself tells them.
         """
         component, _, further = name.partition(".")
         if self.journal.open(stream(name)) is not None:

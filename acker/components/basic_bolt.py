@@ -1,4 +1,4 @@
-"""Basic bolts: a function of one tuple, which is acked when it returns and failed when it raises."""
+"""Basic bolts: a function of one tuple, which is acked where the function returns and failed if it raises."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ class BasicBolt(FunctionBolt):
     """A basic bolt.
 
     Args:
-        schema: DDL of what it emits.
+        schema: the DDL of the tuples that the bolt emits.
     """
 
     function: TupleFunction
     schema: str
 
     def __call__(self, tup: Any) -> Iterable[Any]:
-        """Call the author's function, as if it had not been decorated; nothing is no rows."""
+        """Call the author's function, as if it had not been decorated; None stands for no rows."""
         return self.function(tup) or ()
 
     def made_of(self, work: Work, frames: Frames) -> DataFrame:

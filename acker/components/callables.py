@@ -1,4 +1,4 @@
-"""Code of authors that Spark or a run calls later, looked at when the topology is built."""
+"""Checks of authors' functions and classes when the topology is built, before Spark or a run calls them."""
 
 import inspect
 from collections.abc import Callable
@@ -19,14 +19,14 @@ _METHODS = {  # of a rich bolt -> what it is called with
 
 
 def check_called(whose: str, function: Any, *given: str) -> None:
-    """Refuse what cannot be called with some arguments, or would be waited for.
+    """Refuse a function that cannot be called with some arguments, or that is `async`.
 
     Args:
-        whose: what calls it, as errors call it.
-        given: the names of what it is called with.
+        whose: the name that errors have for the function, such as "Bolt counts".
+        given: the names of the arguments that the function is called with.
 
     Raises:
-        TopologyError: it is no function, takes other arguments, or is `async`.
+        TopologyError: the value is no function, takes other arguments, or is `async`.
     """
     if not callable(function):
         raise TopologyError(
@@ -53,21 +53,25 @@ def check_called(whose: str, function: Any, *given: str) -> None:
 
 
 def check_done(whose: str, function: Any, way: str) -> None:
-    """Refuse a function with a `yield` whose caller does not go through what it yields: it would do nothing.
+    """Refuse a function with a `yield` whose caller takes nothing from it, so that it would do nothing.
+
+    Args:
+        whose: see `check_called`.
+        way: the advice that ends the error.
 
     Raises:
-        TopologyError: it says what to do.
+        TopologyError: the function has a `yield`. The error says what to do.
     """
     if inspect.isgeneratorfunction(function):
         raise TopologyError(f"{whose} yields, so that nothing of it would be done{place()}. {way}")
 
 
 def check_rich_bolt(bolt: str, factory: Any) -> None:
-    """Refuse what makes no rich bolt.
+    """Refuse a factory that makes no rich bolt.
 
     Raises:
-        TopologyError: it is a function that takes tuples, an instance, or a class that is none or cannot be
-            called as one.
+        TopologyError: the factory is a function that takes tuples, an instance, or a class that is no rich
+            bolt or cannot be called as one.
         SettingsError: an attribute of the class is of a wrong type.
     """
     made = factory.func if isinstance(factory, partial) else factory

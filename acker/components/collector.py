@@ -1,6 +1,6 @@
-"""Rich bolts: classes that decide themselves what to ack, to fail and to hold back, and what to emit for it.
+"""Rich bolts: classes that ack, fail and hold back each tuple themselves, and emit tuples for it.
 
-This is Storm's OutputCollector on batches. What Storm keeps in a worker's memory until somebody acks it, a
+This is Storm's OutputCollector on batches. Storm keeps a tuple in a worker's memory until a bolt acks it. A
 batch of Spark cannot: a tuple that `execute` has neither acked nor failed when the batch ends is held back,
 and is the first that the bolt is given in its next batch, until the message has settled. So a bolt's memory
 lasts one batch, and builds up again from the tuples that it holds.
@@ -35,14 +35,26 @@ _OWN = ("component", "held", "stream", "values")  # attributes of a tuple beside
 
 
 class PermanentFailure(Exception):
-    """A bolt raises it where a tuple will never pass: its messages become dead letters at once."""
+    """A bolt raises this where a tuple will never pass; the tuple's messages become dead letters at once.
+
+    Attributes:
+        fails_for_good: always True, by which a worker knows the exception.
+    """
 
     fails_for_good = True
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where an instance of a rich bolt runs."""
+    """The place where an instance of a rich bolt runs.
+
+    Args:
+        topology: the name of the topology.
+        component: the name of the bolt.
+        batch: the number of the batch.
+        task: the number of the instance's task, from 0.
+        tasks: how many tasks the bolt has.
+    """
 
     topology: str
     component: str
@@ -59,9 +71,17 @@ class Tuple:
 
     Attributes:
         values: all values, by name.
-        component: that emitted it.
-        stream: by which it came, None for the component's first stream.
-        held: whether an earlier batch has held it back.
+        component: the component that emitted the tuple.
+        stream: the further stream by which the tuple came; None for the component's first stream.
+        held: whether an earlier batch has held the tuple back.
+
+    Args:
+        values: the values, a Row.
+        name: the stream of the tuple, as `component` or `component.stream`.
+        held: see above.
+        roots: the roots of the tuple's messages; none where it is not tracked.
+        place: the place of the tuple, as in the stream's column `_held`.
+        texts: the columns of `as_text` as text, if any.
     """
 
     __slots__ = ("_component", "_held", "_place", "_roots", "_state", "_stream", "_texts", "_values")
@@ -95,7 +115,17 @@ class Tuple:
         return self._values[name]
 
     def text(self, column: str) -> Any:
-        """A column of those that the bolt's class has `as_text`: text, bytes as they are, or None."""
+        """A value as Spark writes it: text, bytes as they are, or None.
+
+        Args:
+            column: a column that the bolt's class names in `as_text`; "*": all columns, as a JSON object.
+
+        Returns:
+            The text or the bytes of the value.
+
+        Raises:
+            ValueError: the class does not name the column, or the tuple lacks it.
+        """
         if self._texts is None or column not in self._texts:
             raise ValueError(f"a tuple has no text of {column}; name a column of it in as_text")
         return self._texts[column]
@@ -108,26 +138,38 @@ class RichBolt(ABC):
     """Base of rich bolts. An instance serves one task of one batch.
 
     Attributes:
-        as_text: columns that tuples have as Spark writes them, `tup.text(column)`; "*": all, as JSON.
+        as_text: the columns whose values `tup.text(column)` gives as Spark writes them; "*": all columns, as
+            a JSON object.
     """
 
     as_text: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, context: Context) -> None:
-        """Set up the instance; called before the first tuple."""
+        """Set up the instance; called before the first tuple.
+
+        Args:
+            context: the place where the instance runs.
+        """
 
     @abstractmethod
     def execute(self, tup: Tuple, collector: "Collector") -> None:
         """Take in a tuple: first those that were held back, then new ones, in the order in which they came.
 
-        An exception undoes what this call has asked of the collector, and fails the tuple.
+        An exception undoes all that this call has asked of the collector, and fails the tuple.
+
+        Args:
+            tup: the tuple.
+            collector: takes the tuples that the bolt emits, acks and fails.
         """
 
     def finish_batch(self, collector: "Collector") -> None:
-        """Act on the batch as a whole; called after the last tuple, which may be acked, failed, emitted here.
+        """Act on the batch as a whole, after its last tuple. Tuples may be acked, failed and emitted here.
 
-        What is neither acked nor failed afterwards is held back. An exception is no tuple's fault: the batch
-        is held, and tried again later.
+        Tuples that are neither acked nor failed afterwards are held back. An exception is no tuple's fault:
+        the batch is held, and tried again later.
+
+        Args:
+            collector: takes the tuples that the bolt emits, acks and fails.
         """
 
     def cleanup(self) -> None:
@@ -135,7 +177,15 @@ class RichBolt(ABC):
 
 
 class Collector:
-    """What one call of `execute` reports."""
+    """The reports of one call of `execute` or `finish_batch`.
+
+    Args:
+        forms: the columns of each stream of the bolt.
+
+    Attributes:
+        emitted: the rows of the tuples that were emitted so far.
+        reports: the acks, failures and resets so far: the kind, the tuple and the reason of each.
+    """
 
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
@@ -146,11 +196,11 @@ class Collector:
         """Emit a tuple.
 
         Args:
-            anchors: the tuples that it came from. It belongs to the messages of all of them, which are
-                acked, failed and published together. None: it belongs to no message, and is published
-                whatever becomes of them.
+            anchors: the tuples from which the new one came. It belongs to the messages of all of them, which
+                are acked, failed and published together. None: the new tuple belongs to no message, and is
+                published whatever becomes of the messages.
             values: a dict by column, or a tuple or list of all columns; a tuple that the bolt was given too.
-            stream: one of the bolt's further streams.
+            stream: one of the bolt's further streams; None: its first.
 
         Raises:
             ValueError: the bolt has no such stream, or the stream no such columns.
@@ -164,19 +214,30 @@ class Collector:
         self.emitted.append({**of_roots(sorted(roots)), "_stream": stream, **row})
 
     def ack(self, tup: Tuple) -> None:
-        """Report a tuple as done. A second ack fails it, so that its message cannot complete falsely."""
+        """Report a tuple as done. A second ack fails it, so that its message cannot complete falsely.
+
+        Args:
+            tup: the tuple.
+        """
         self.reports.append(("ack", tup, ""))
 
     def fail(self, tup: Tuple, reason: str = "failed by the bolt", retry: bool = True) -> None:
         """Report that a tuple cannot be done; all its messages are tried again.
 
         Args:
-            retry: False: it never can be done, so its messages become dead letters at once.
+            tup: the tuple.
+            reason: the reason, for people.
+            retry: whether the messages are tried again. False: the tuple never can be done, so its messages
+                become dead letters at once.
         """
         self.reports.append(("fail" if retry else "reject", tup, str(reason)))
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Let the time of the tuple's messages start again."""
+        """Let the time of the tuple's messages start again.
+
+        Args:
+            tup: the tuple.
+        """
         self.reports.append(("reset", tup, ""))
 
 
@@ -205,7 +266,7 @@ class Task:
         return self._done(collector, tup._roots)
 
     def _done(self, collector: Collector, cause: list[int]) -> list[dict[str, Any]]:
-        """Take note of what was reported. Returns the rows that were emitted."""
+        """Take note of the reports of a call. Return the rows that were emitted."""
         for report, other, reason in collector.reports:
             reports = {"ack": self._ack, "fail": self._fail, "reject": self._reject, "reset": self._reset}
             reports[report](other, reason)

@@ -15,7 +15,7 @@ def check_columns(kind: str, component: str, columns: Iterable[str]) -> None:
         kind: "Spout" or "Bolt".
 
     Raises:
-        BoltError: naming the columns.
+        BoltError: there are such columns, which the error names.
     """
     columns = list(columns)
     reserved = [column for column in columns if column.startswith("_") or column.lower() == "anchor"]
@@ -42,6 +42,6 @@ def check_columns(kind: str, component: str, columns: Iterable[str]) -> None:
 def nullable(schema: StructType) -> list[StructField]:
     """The columns of Python's rows as Spark is told of them: a row that fails its message has no values.
 
-    That those which are NOT NULL have a value in all others is seen to in Python.
+    Python checks that columns which are NOT NULL have a value in all other rows.
     """
     return [StructField(column.name, column.dataType) for column in schema.fields]

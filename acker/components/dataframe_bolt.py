@@ -24,7 +24,7 @@ class DataFrameBolt(FunctionBolt):
     """A DataFrame bolt.
 
     Args:
-        anchored: whether its tuples are tracked.
+        anchored: whether the tuples that the bolt emits are tracked.
     """
 
     function: DataFrameFunction
@@ -41,7 +41,7 @@ class DataFrameBolt(FunctionBolt):
 
     @property
     def takes_all(self) -> bool:
-        """See `Component`. What came of one message over several streams is joined where it meets."""
+        """See `Component`. Tuples of one message from several streams meet in one batch, to be joined."""
         return len(self.inputs) > 1
 
     def made_of(self, work: Work, frames: Frames) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What a bolt's Python code is given as a tuple, and what it emits as one.
+"""The tuples that a bolt's Python code is given, and the rows that it emits.
 
 The module is pickled by value, so a worker needs PySpark and PyArrow and not this project.
 """
@@ -21,7 +21,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 
 
 def tuples_of(names: Sequence[str], columns: Sequence[Sequence[Any]], count: int) -> Iterator[Row]:
-    """So many tuples as a bolt is given them: Rows whose attributes are the columns, whatever their names."""
+    """`count` tuples as a bolt is given them: Rows whose attributes are the columns, whatever their names."""
     # Row's own methods, such as `count`, would hide the columns of their names; a property hides the method.
     at = {name: property(partial(_value_at, number)) for number, name in enumerate(names) if name[:1] != "_"}
     kind: Any = type("Row", (Row,), {**at, "__fields__": list(names)})
@@ -38,9 +38,9 @@ class Form:
     """The rows that may be emitted to a stream.
 
     Args:
-        names: of its columns.
-        required: those that are NOT NULL.
-        mutable: those whose values the bolt could change after it has emitted them, so they are copied.
+        names: the names of the stream's columns.
+        required: the columns that are NOT NULL.
+        mutable: the columns whose values the bolt could change after it has emitted them; they are copied.
     """
 
     names: Sequence[str]
@@ -53,7 +53,7 @@ class Form:
         return cls(names, required, [each for each in columns if each.is_mutable and each.name in names])
 
     def row(self, values: Any) -> dict[str, Any]:
-        """What a bolt emitted as one tuple, by column; columns that it left out are null.
+        """The values that a bolt emitted as one tuple, by column; columns that it left out are null.
 
         Raises:
             ValueError: the values are no dict of some of the columns and no tuple of all of them, or lack one

@@ -1,4 +1,4 @@
-"""What DataFrame and basic bolts share: one function. The messages of rows that raise fail, and no others."""
+"""The base of DataFrame and basic bolts: one function. Only the messages of rows that raise fail."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -71,7 +71,7 @@ class FunctionBolt(Component):
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
 
     def _let_go(self, work: Work) -> list[DataFrame]:
-        """Rows that fail what a rich bolt held back before this kind of bolt took its place."""
+        """Rows that fail the tuples which a rich bolt held back before this kind of bolt took its place."""
         table = work.journal.open(stream(self.name))
         if table is None or "_held" not in {field.name for field in table.schema().fields}:
             return []

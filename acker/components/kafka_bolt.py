@@ -23,17 +23,18 @@ _UNANSWERED = ("_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT"
 class KafkaBolt(RichBolt):
     """Base of bolts that send each tuple to a topic, at least once, and ack it when the brokers have it.
 
-    A subclass says where, by its attributes or by its methods. It runs in Spark's workers, which must reach
-    the brokers. What must not be there twice is published to a `KafkaTarget` instead, after the ack.
+    A subclass names the cluster and the topic, by its attributes or by its methods. The bolt runs in Spark's
+    workers, which must reach the brokers. Records that must not be there twice are published to a
+    `KafkaTarget` instead, after the ack.
 
     Attributes:
-        servers: of any brokers of the cluster, as "host:port,host:port".
-        topic: where all records go.
-        key: the column that a record is keyed by.
-        value: the column that is its value; by default all of them, as a JSON object.
-        partitioner: librdkafka's name of how a key chooses its partition, by default librdkafka's own way.
-            `murmur2_random` is that of Java's producers, Storm's among them.
-        fire_and_forget: ack without waiting for the brokers.
+        servers: the addresses of any brokers of the cluster, as "host:port,host:port".
+        topic: the topic of all records.
+        key: the column that is a record's key; None: records have no key.
+        value: the column that is a record's value; by default all columns, as a JSON object.
+        partitioner: librdkafka's name of the way in which a key chooses its partition, by default
+            librdkafka's own way. `murmur2_random` is the way of Java's producers, Storm's among them.
+        fire_and_forget: whether a tuple is acked without waiting for the brokers.
     """
 
     servers: ClassVar[str] = ""
@@ -48,19 +49,44 @@ class KafkaBolt(RichBolt):
         cls.as_text = tuple(column for column in columns if column is not None)
 
     def settings(self) -> Mapping[str, Any]:
-        """Further settings of librdkafka, such as a login. It is called in the worker."""
+        """Further settings of librdkafka, such as a login; called in the worker.
+
+        Returns:
+            Name of a setting -> its value.
+        """
         return {}
 
     def topic_of(self, tup: Tuple) -> str | None:
-        """The topic of a tuple; None: it is acked and not sent."""
+        """The topic of a tuple's record.
+
+        Args:
+            tup: the tuple.
+
+        Returns:
+            The name of the topic; None: the tuple is acked and not sent.
+        """
         return self.topic
 
     def key_of(self, tup: Tuple) -> str | bytes | None:
-        """The key of a tuple's record."""
+        """The key of a tuple's record.
+
+        Args:
+            tup: the tuple.
+
+        Returns:
+            The key; None: the record has no key.
+        """
         return None if self.key is None else tup.text(self.key)
 
     def value_of(self, tup: Tuple) -> str | bytes | None:
-        """The value of a tuple's record; None is a tombstone."""
+        """The value of a tuple's record.
+
+        Args:
+            tup: the tuple.
+
+        Returns:
+            The value; None: the record is a tombstone.
+        """
         value: str | bytes | None = tup.text(ALL if self.value is None else self.value)
         return value
 
@@ -80,7 +106,7 @@ class KafkaBolt(RichBolt):
         self._answers: list[tuple[Tuple, Any]] = []  # and what was wrong, None where nothing was
 
     def execute(self, tup: Tuple, collector: Collector) -> None:
-        """See `RichBolt`. Sends the tuple."""
+        """See `RichBolt`. The tuple's record is sent."""
         topic = self.topic_of(tup)
         if topic is not None:
             self._send(topic, tup)
@@ -88,10 +114,10 @@ class KafkaBolt(RichBolt):
             collector.ack(tup)
 
     def finish_batch(self, collector: Collector) -> None:
-        """See `RichBolt`. Waits for the brokers' answers.
+        """See `RichBolt`. The bolt waits for the brokers' answers.
 
         Raises:
-            ConnectionError: they do not answer.
+            ConnectionError: the brokers do not answer.
         """
         left = self._producer.flush(_PATIENCE_SECONDS + 5)
         if self.fire_and_forget:

@@ -20,7 +20,7 @@ _OF_THE_AUTHOR = (AnalysisException, PySparkAttributeError, PySparkTypeError, Py
 
 @contextmanager
 def telling_who(kind: str, component: str) -> Iterator[None]:
-    """Name the component where Spark refuses what it makes, such as a column that is not there.
+    """Name the component where Spark refuses its frame, such as for a column that is not there.
 
     Args:
         kind: "Spout" or "Bolt".
@@ -40,7 +40,7 @@ def telling_who(kind: str, component: str) -> Iterator[None]:
 def telling_where(bolt: str) -> Iterator[None]:
     """Name the bolt and the line where its function raises instead of returning a DataFrame.
 
-    What Spark raises is left as it is: it may be no fault of the function's.
+    An error of Spark's is left as it is: it may be no fault of the function's.
 
     Raises:
         BoltError: in place of the function's error.
@@ -61,7 +61,7 @@ def telling_where(bolt: str) -> Iterator[None]:
 
 
 def sentence_of(error: Exception) -> str:
-    """What Spark says, without the class of the error, its state and the plan of the query."""
+    """The sentence of Spark's error, without the error's class, its state and the plan of the query."""
     first = str(error).partition(" SQLSTATE:")[0].strip().partition("\n")[0]
     text = first.partition("] ")[2] if first.startswith("[") else first
     return f"{text.rstrip('. ')}."

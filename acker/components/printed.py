@@ -1,7 +1,7 @@
-"""What the Python code of a bolt prints in Spark's workers: lines of the server's log with the bolt's name.
+"""Text that a bolt's Python code prints in Spark's workers: lines of the server's log with the bolt's name.
 
-A worker would keep it until it ends. The module is pickled by value, so a worker needs PySpark and not this
-project.
+A worker would keep the text until it ends. The module is pickled by value, so a worker needs PySpark and not
+this project.
 """
 
 import io
@@ -49,5 +49,5 @@ class Printed(io.TextIOBase):
 
 
 def printing(who: str) -> redirect_stdout[Printed]:
-    """Within it what is printed goes to the log."""
+    """A context in which printed text goes to the log."""
     return redirect_stdout(Printed(who))

@@ -1,4 +1,4 @@
-"""What an error of Spark's tells: whether a row may be at fault, and why; and what a frame raises."""
+"""Errors of Spark: whether a row may be at fault, and why; and the error that a frame raises."""
 
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame
@@ -21,8 +21,8 @@ _UNLOADED = " in read_udfs"  # a worker that cannot load the function, whatever 
 def row_error(error: PySparkException) -> str | None:
     """The reason, where an error may be the fault of a row; else None.
 
-    That is a value, an exception of a UDF, the end of a Python worker. Everything else (a full disk, a lost
-    executor, a missing column or module) is not the rows' doing.
+    Rows are at fault for a bad value, an exception of a UDF, the end of a Python worker. Everything else (a
+    full disk, a lost executor, a missing column or module) is not the rows' doing.
     """
     if ends_worker(error):
         return ENDED
@@ -41,18 +41,18 @@ def ends_worker(error: PySparkException) -> bool:
 
 
 def hides_cause(error: PySparkException) -> bool:
-    """Whether an error does not tell what the transformation raised.
+    """Whether an error hides the error that the transformation raised.
 
-    Delta's writer hides it. Of a Python worker whose function raised Spark may see no more than its end.
+    Delta's writer hides it. Where a function raised in a Python worker, Spark may see only the worker's end.
     """
     return "TASK_WRITE_FAILED" in str(error) or ends_worker(error)
 
 
 def error_of(frame: DataFrame, tries: int = TRIES) -> PySparkException | None:
-    """What evaluating every column of a frame raises; None where it passes.
+    """The error that is raised where every column of a frame is evaluated; None where the frame passes.
 
     Args:
-        tries: how often a worker has to end until that is taken for what it raises.
+        tries: how often a worker has to end until its end is taken for the frame's error.
     """
     raised = None
     for _ in range(tries):

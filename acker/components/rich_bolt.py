@@ -1,4 +1,4 @@
-"""Rich bolts in Spark: what a batch hands to the tasks, and what comes back from them."""
+"""Rich bolts in Spark: the tuples that a batch hands to the tasks, and the rows that come back."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,10 +36,11 @@ class RichBoltComponent(Component):
     """A rich bolt.
 
     Args:
-        factory: makes the instance of a task.
-        groupings: one per input.
-        schema: DDL of what it emits to its first stream.
-        further: further stream -> DDL.
+        factory: the class or function that makes the instance of a task.
+        groupings: one grouping per input.
+        schema: the DDL of the bolt's first stream.
+        tasks: the number of tasks.
+        further: name of a further stream -> its DDL.
     """
 
     factory: Callable[[], RichBolt]
@@ -66,7 +67,7 @@ class RichBoltComponent(Component):
 
     @property
     def as_text(self) -> tuple[str, ...]:
-        """Columns that its tuples have as text."""
+        """Columns that the bolt's tuples have as text."""
         found: tuple[str, ...] = getattr(self.factory, "as_text", ())
         return found
 
@@ -116,7 +117,7 @@ class RichBoltComponent(Component):
         return held_back(work.journal, self.name, work.batch.number - 1)
 
     def _checked(self, work: Work, frames: Frames) -> DataFrame:
-        """What the tasks make of tuples, those rows that a target would refuse as failures."""
+        """The rows that the tasks make of tuples; a row that a target would refuse is a failure."""
         columns, required, schema = _emitted(work.spark, self)
         if not frames:
             return work.spark.createDataFrame([], schema)
@@ -192,7 +193,7 @@ def _again(work: Work, bolt: RichBoltComponent, index: int, held: pl.DataFrame) 
 
 
 def _columns(work: Work, bolt: RichBoltComponent, rows: DataFrame, index: int) -> list[Column]:
-    """What a task is told of a tuple; its values lie in a struct of the input's own."""
+    """The columns of a tuple as a task gets it; the tuple's values lie in a struct of the input's own."""
     given = {"_root_ids": "array<bigint>", "_source_partition": "string", "_source_offset": "bigint"}
     several, partition, offset = (
         F.col(column) if column in rows.columns else F.lit(None).cast(kind) for column, kind in given.items()

@@ -31,7 +31,7 @@ _LONGEST_QUOTED = 200  # characters of what a bolt has emitted by mistake
 
 
 def misfit(kind: type[Exception], before: str, values: Any, after: str) -> Exception:
-    """An error that quotes what a bolt has emitted; `told` is what the reason is made of."""
+    """An error that quotes values that a bolt has emitted; its `told` is the text for the reason."""
     text = repr(values)
     error = kind(f"{before} {text[:_LONGEST_QUOTED]}{after}")
     error.told = f"{before} {shown(text, _LONGEST_QUOTED)}{after}"  # type: ignore[attr-defined]
@@ -52,7 +52,7 @@ class Scalars:
     Args:
         kind: the type.
         plain: classes of values that Arrow takes exactly, or refuses.
-        converted: another value as one of those; None where it is not the same.
+        converted: the function that makes such a value of another one; None where it is not the same.
         are_exact: whether values of these classes are taken exactly, where their class does not tell.
     """
 
@@ -83,7 +83,7 @@ class Scalars:
 
 
 def _unwrapped(value: Any) -> Any:
-    """What a scalar of NumPy's or Arrow's stands for, if Python has the same; else itself."""
+    """Python's value of a scalar of NumPy's or Arrow's, None where it has none; other values as they are."""
     if isinstance(value, pa.Scalar):
         return value.as_py()
     if not is_of(value, "numpy") or not hasattr(value, "dtype") or getattr(value, "ndim", False):

@@ -34,9 +34,9 @@ def found_in(
     """The messages of a component's batch that make it raise, and why each does.
 
     Args:
-        inputs: its tuples without those of messages that are known to be bad, each with `_root_id`.
-        rows_of: the rows that it makes of them.
-        error: what the write of these raised.
+        inputs: the batch's tuples without those of messages that are known to be bad, with `_root_id`.
+        rows_of: the function that makes the component's rows of these tuples.
+        error: the error that the write of these rows raised.
 
     Raises:
         BoltError: there are so many of them that the component is taken to be at fault.

@@ -1,4 +1,4 @@
-"""Whether the code of Python bolts can be sent to Spark's workers, asked before any batch is."""
+"""A check that the code of Python bolts can be sent to Spark's workers, made before any batch."""
 
 import inspect
 import io
@@ -15,7 +15,7 @@ from acker.core.errors import BoltError
 
 
 class _Nowhere(io.RawIOBase):
-    """Takes what is written and keeps nothing of it."""
+    """A file that takes all bytes and keeps none."""
 
     def writable(self) -> bool:
         return True
@@ -25,10 +25,10 @@ class _Nowhere(io.RawIOBase):
 
 
 def check_sent(bolt: Component) -> None:
-    """Refuse a Python bolt that uses what only this process has.
+    """Refuse a Python bolt that uses a value which only this process has, such as a connection.
 
     Raises:
-        BoltError: naming it.
+        BoltError: the bolt uses such a value, which the error names.
     """
     code: Any = None
     if isinstance(bolt, BasicBolt):
@@ -56,7 +56,7 @@ def _refused(value: Any) -> str | None:
 
 
 def _used(code: Any) -> Iterator[tuple[str, Any]]:
-    """What a function or the methods of a class use that stands outside of them."""
+    """The variables from outside that a function or the methods of a class use: name and value of each."""
     made = code.func if isinstance(code, partial) else code
     functions: list[Callable[..., Any]] = [
         each for each in (made, *getattr(made, "__dict__", {}).values()) if inspect.isfunction(each)

@@ -62,9 +62,9 @@ class SpoutComponent(Component):
         return self.reliable is not True
 
     def write(self, work: Work) -> None:
-        """See `Component`. Without Spark where a few messages are emitted again that can be read without.
+        """See `Component`. A replay of a few messages is written without Spark, where the source allows it.
 
-        Where the batch raises, what cannot be read of the source is passed over.
+        Where the batch raises, the parts of the source that cannot be read are passed over.
         """
         table = work.journal.open(stream(self.name))
         with telling_who("Spout", self.name):
@@ -81,7 +81,7 @@ class SpoutComponent(Component):
             super(SpoutComponent, readable).write(work)
 
     def _without_unreadable(self, work: Work) -> "SpoutComponent | None":
-        """The spout without what of a batch cannot be read of its source; None where all can."""
+        """The spout without the parts of a batch that its source cannot read; None where it can read all."""
         if not isinstance(self.source, PassesOver):
             return None
         planned, counts = work.batch.input, self._planned(work)
@@ -102,7 +102,7 @@ class SpoutComponent(Component):
         return None if counts is None else sum(counts.values())
 
     def _planned(self, work: Work) -> Mapping[str, int] | None:
-        """Partition -> how many messages of it a batch has by its plan; None where that does not say."""
+        """Partition -> how many messages of it a batch has by its plan; None where the plan does not say."""
         planned = work.batch.input
         if not isinstance(planned, SourceRange) or not isinstance(self.source, CountsMessages):
             return None
@@ -162,7 +162,7 @@ class SpoutComponent(Component):
         return frame.withColumn("_root_id", F.lit(None).cast("bigint"))
 
     def _is_tracked(self, kind: Column) -> Column:
-        """Which messages are tracked; where some are, also those whose columns cannot be read."""
+        """Whether a message is tracked; where a condition says so, also one whose columns cannot be read."""
         if isinstance(self.reliable, str):
             return kind.isNotNull() | F.expr(self.reliable)
         return F.lit(self.reliable)
@@ -171,7 +171,7 @@ class SpoutComponent(Component):
         """A replay's batch as it is to lie in the spout's stream; None where Spark had better make it.
 
         Args:
-            columns: of the stream.
+            columns: the columns of the stream.
         """
         planned = work.batch.input
         if not isinstance(planned, Replay) or planned.count > MOST_MESSAGES or work.is_published:
@@ -191,11 +191,11 @@ class SpoutComponent(Component):
         return self.source.gone if isinstance(self.source, NamesGone) else GONE
 
     def _check_names(self, columns: Iterable[str]) -> None:
-        """Refuse columns that a source returns and no stream would have, since they look like our own."""
+        """Refuse columns of a source that no stream would have, since they look like the system's own."""
         check_reserved(f"Spout {self.name}", set(columns) - REPORTED)
 
     def _replayed(self, work: Work) -> DataFrame:
-        """The batch's messages, read back from the source; those that it no longer holds as `lost`."""
+        """The batch's messages, read back from the source; messages that it no longer holds are `lost`."""
         wanted = messages_of(work.journal.store, work.batch)
         known = history(work.journal, self.name)
         read = self.source.read_positions(work.spark, positions_of(wanted), known)
@@ -217,13 +217,13 @@ class SpoutComponent(Component):
 def _as_in_stream(
     emissions: pl.DataFrame, read: pa.Table, batch: int, columns: pa.Schema, why_gone: str
 ) -> pa.Table | None:
-    """The rows of emissions; None where their stream has not all of the columns, or in other types.
+    """The rows of emissions; None where their stream lacks some of the columns, or has another type there.
 
     Args:
         emissions: `EMISSIONS`, root_id and perhaps late.
-        read: their messages, as `ReadsFew` gives them.
-        columns: of the stream.
-        why_gone: of messages that are not among them.
+        read: the messages of the emissions, as `ReadsFew` gives them.
+        columns: the columns of the stream.
+        why_gone: the reason of messages that are not among those read.
     """
     there = pl.DataFrame(read.select([f"_{name}" for name in POSITION]).rename_columns(POSITION))
     found = emissions.join(there.with_row_index("at"), on=POSITION, how="left")
@@ -265,19 +265,19 @@ def history(journal: Journal, spout: str) -> History:
 
 
 def _reported(read: DataFrame) -> tuple[Column, Column]:
-    """What a source reports of its messages: `_kind` and `_error`, null where it reports nothing."""
+    """A source's report of each message: `_kind` and `_error`, null where there is nothing to report."""
     nothing = F.lit(None).cast("string")
     kind, error = (F.col(name) if name in read.columns else nothing for name in ("_kind", "_error"))
     return kind, error
 
 
 def _with_late(work: Work, messages: pl.DataFrame) -> pl.DataFrame:
-    """Messages of a replay, and if there are any `late` ones such a column, which tells them.
+    """Messages of a replay, with a column `late` that marks the late ones, if there are any.
 
-    Their tuples of the acked attempt may be gone, so that no published table can take back what these added.
-    A replay of such is rejected, but a trimming may begin between the choice and the plan. Here the plan
-    stands. Either the trimming, which looks for plans before it deletes, sees it, or this look sees the
-    trimming.
+    A late message's tuples of the acked attempt may be gone, so that no published table can take back what
+    these added. A replay of late messages is rejected, but a trimming may begin between the choice and the
+    plan. Here the plan stands. Either the trimming, which looks for plans before it deletes, sees the plan,
+    or this look sees the trimming.
     """
     trim = newest_trim(work.journal.store)
     if not trim.number or not work.batch.replay.replaces or not work.takes_back:

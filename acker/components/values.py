@@ -154,7 +154,7 @@ class ValueColumn:
         """The values as an array.
 
         Raises:
-            ValueError: one of them cannot be taken as it is. It says which and of which column.
+            ValueError: one of them cannot be taken as it is. The error tells the value and the column.
         """
         if self.values.are_plain(values):
             try:
@@ -187,7 +187,7 @@ class ValueColumn:
 
 
 def _elements(value: Any) -> Sequence[Any] | None:
-    """The elements of what stands for an array; None where it is none."""
+    """The elements of a value that stands for an array; None where it does not."""
     if is_of(value, "numpy") or is_of(value, "pandas"):
         numbers = getattr(getattr(value, "dtype", None), "kind", "") in tuple("biufU")
         if not getattr(value, "ndim", False) or (value.ndim > 1 and not is_of(value, "numpy")):
@@ -202,7 +202,7 @@ def _elements(value: Any) -> Sequence[Any] | None:
 
 
 def _by_name(value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
-    """The fields of what stands for a struct; None where it is none."""
+    """The fields of a value that stands for a struct; None where it does not."""
     if isinstance(value, Mapping):
         return value
     own = getattr(value, "__fields__", None) or getattr(value, "_fields", None) or names

@@ -22,11 +22,11 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 
 
 class Watched:
-    """Runs a task of a Python bolt in a process of its own, to tell how it ends. No rows come of it.
+    """Runs a task of a Python bolt in a process of its own, to tell how the process ends; returns no rows.
 
     Args:
         run: the task.
-        reason: begins what is raised where the process ends before the task.
+        reason: the beginning of the error's text where the process ends before the task.
     """
 
     def __init__(self, run: _Run, reason: str) -> None:
@@ -37,7 +37,8 @@ class Watched:
         """Run the task over all batches.
 
         Raises:
-            RuntimeError: its process ended. It says with which exit code, for a signal as a shell does.
+            RuntimeError: the process ended before the task. The error tells its exit code, for a signal as a
+                shell does.
         """
         given = list(batches)
         child = os.fork()

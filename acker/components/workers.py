@@ -1,4 +1,4 @@
-"""What runs inside Spark's Python workers: a bolt's Python code, in Spark's Arrow path.
+"""A bolt's Python code, run inside Spark's Python workers in Spark's Arrow path.
 
 A batch of tuples goes in, a batch of rows for the bolt's stream comes out. The module is pickled by value, so
 a worker needs PySpark and PyArrow and not this project.
@@ -50,14 +50,14 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 class Sent:
     """An author's function or class, which reaches a worker as it is.
 
-    Where it cannot be sent the error says why, and Spark prints no traceback.
+    Where the code cannot be sent, the error says why, and Spark prints no traceback.
     """
 
     def __init__(self, code: Callable[..., Any]) -> None:
         self.code = code
 
     def __call__(self, *given: Any) -> Any:
-        """Call it in this process."""
+        """Call the code in this process."""
         return self.code(*given)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
@@ -122,7 +122,8 @@ class TupleRunner:
         """The rows that a function returned.
 
         Raises:
-            TypeError: it returned one row, or a value of it, which would be taken apart as if it were rows.
+            TypeError: the function returned one row, or one value, which would be taken apart as if it were
+                rows.
         """
         if result is None:
             return ()
@@ -177,7 +178,7 @@ class RichRunner:
             printed.finish()
 
     def _results(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
-        """What the tasks emit for each tuple, and at the end."""
+        """The rows that the tasks emit for each tuple, and at the end."""
         task: Task | None = None
         for batch in batches:
             for number, tup in self._tuples(batch):

@@ -1,1 +1,1 @@
-"""A Kafka cluster without Spark: how it is reached, what it holds, and consumer groups."""
+"""A Kafka cluster without Spark: its address, its topics and records, and consumer groups."""

@@ -1,4 +1,4 @@
-"""A Kafka cluster: which topics and partitions it has, and from where to where these reach."""
+"""A Kafka cluster: its topics and partitions, and the offsets at which partitions begin and end."""
 
 import logging
 import re
@@ -57,8 +57,9 @@ class Topic:
     """A topic as it is now.
 
     Args:
-        id: another one where it was deleted and made anew under the same name.
-        partitions: how many it has.
+        name: the topic's name.
+        id: the topic's id, another one where it was deleted and made anew under the same name.
+        partitions: the number of its partitions.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Topic:
 
 
 class TopicRules(NamedTuple):
-    """What a topic asks of a record."""
+    """The rules of a topic for its records."""
 
     most_bytes: int  # at once: of a record, or of a batch of them
     is_compacted: bool  # and so takes none without a key
@@ -75,11 +76,11 @@ class TopicRules(NamedTuple):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a cluster is.
+    """A cluster, by its address.
 
     Args:
-        servers: of any of its brokers, as "host:port,host:port".
-        settings: further ones of librdkafka, such as a login.
+        servers: the addresses of any of its brokers, as "host:port,host:port".
+        settings: further settings of librdkafka, such as a login.
     """
 
     servers: str
@@ -134,17 +135,17 @@ class Cluster:
         return there
 
     def id(self) -> str:
-        """Who the cluster is.
+        """The id of the cluster.
 
         Raises:
-            SourceError: it does not answer.
+            SourceError: the cluster does not answer.
         """
         admin = self.admin()
         with clearly(self, "its id"):
             return str(admin.describe_cluster(request_timeout=ANSWER_SECONDS).result().cluster_id)
 
     def rules(self, topics: Collection[str]) -> dict[str, TopicRules]:
-        """What each topic asks of a record.
+        """The rules of each topic for its records.
 
         Raises:
             SourceError: the cluster does not answer, or a topic is not there or may not be seen.
@@ -180,7 +181,8 @@ class Cluster:
         """One past the last offset of each partition.
 
         Args:
-            committed: up to the first transaction that is still open, as a reader of what is committed sees.
+            committed: whether a partition ends before its first open transaction, as for a reader of
+                committed records.
         """
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()), committed)  # type: ignore[no-untyped-call]
 
@@ -238,7 +240,7 @@ class Cluster:
             return when_ready(ask)
 
     def admin(self) -> AdminClient:
-        """A client of its own, with which its answers go."""
+        """A new client of the cluster. Its answers are lost where it is not kept until they are there."""
         own = {"bootstrap.servers": self.servers, "socket.timeout.ms": str(int(ANSWER_SECONDS * 1000))}
         return AdminClient({**self.settings, **own}, logger=_log)
 
@@ -248,8 +250,8 @@ def clearly(cluster: Cluster, asked: str, needs: str = "Describe and Read") -> I
     """Raise a SourceError where the cluster does not answer, or refuses.
 
     Args:
-        asked: for what.
-        needs: what must be granted for it.
+        asked: the subject of the question, as the error names it.
+        needs: the operations that must be granted for it.
     """
     try:
         yield
@@ -258,10 +260,10 @@ def clearly(cluster: Cluster, asked: str, needs: str = "Describe and Read") -> I
 
 
 def when_ready(ask: Callable[[], _Answer]) -> _Answer:
-    """What a cluster answers as soon as it can: moments after it began, or made a topic.
+    """The answer of a cluster, which is asked again while it is not ready, as after a start or a new topic.
 
     Raises:
-        KafkaException: it says something else, or cannot within seconds.
+        KafkaException: the cluster answers with another error, or is not ready within seconds.
     """
     deadline = time.monotonic() + ANSWER_SECONDS
     while True:
@@ -274,12 +276,12 @@ def when_ready(ask: Callable[[], _Answer]) -> _Answer:
 
 
 def code_of(error: KafkaException) -> str:
-    """What librdkafka calls an error."""
+    """The name that librdkafka has for an error."""
     return str(error.args[0].name())
 
 
 def _said(error: KafkaException, needs: str) -> str:
-    """What an error says, and what to do."""
+    """The cause of an error and the way to mend it, or else the error's own text."""
     code, said = code_of(error), error.args[0].str()
     advice = {
         _UNKNOWN: "It is not there: create it, or mend its name.",

@@ -1,4 +1,4 @@
-"""Connections by name: where a cluster is and how to log in, which no topology holds and no table.
+"""Connections by name: the address and the login of a cluster, which no topology and no table holds.
 
 A connection is one of Airflow's, of type `kafka`. Its extra is librdkafka's configuration, as Airflow's own
 provider for Kafka has it. Without Airflow the environment variable counts that Airflow reads as well.
@@ -18,7 +18,11 @@ _lookups: list[Lookup] = []
 
 
 def look_up_with(lookup: Lookup) -> None:
-    """Ask also this for connections that the environment does not name: their extra, None where unknown."""
+    """Ask a further lookup for connections that the environment does not name.
+
+    Args:
+        lookup: gives the extra of a connection by its name; None where it does not know the name.
+    """
     if lookup not in _lookups:
         _lookups.append(lookup)
 
@@ -27,10 +31,10 @@ def connection(name: str, place: str = "bootstrap.servers") -> dict[str, str]:
     """The configuration of a connection, as librdkafka has it.
 
     Args:
-        place: what it must have, where the cluster is.
+        place: the setting that the connection must have, the address of the cluster or registry.
 
     Raises:
-        SourceError: nobody knows the connection, or it does not say where the cluster is.
+        SourceError: nobody knows the connection, or it has no such address.
     """
     for lookup in (_from_environment, *_lookups):
         found = lookup(name)

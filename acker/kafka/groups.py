@@ -1,4 +1,4 @@
-"""Consumer groups: how far a reader says it is, for whoever watches its lag."""
+"""Consumer groups: the offsets that a reader has committed, for monitors of its lag."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ def commit(cluster: Cluster, group: str, offsets: Mapping[Partition, int]) -> No
     """Set the offsets of a group, which nobody may be a member of.
 
     Args:
-        offsets: one past the last that is done.
+        offsets: partition -> one past the last offset that is done.
 
     Raises:
         SourceError: the group has members, or the cluster does not answer.

@@ -1,4 +1,4 @@
-"""librdkafka's configuration as Java's client takes it, with which Spark reads."""
+"""The configuration of librdkafka as the options of Java's client, with which Spark reads."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,10 +22,11 @@ _ALIKE = ("security.protocol", "ssl.endpoint.identification.algorithm", "client.
 
 
 def java_options(settings: Mapping[str, str]) -> dict[str, str]:
-    """The configuration of librdkafka as Java's client takes it, which Spark reads with.
+    """The configuration of librdkafka as the options of Java's client, with which Spark reads.
 
     Raises:
-        SourceError: it has a login that Java's client would need in another way, or a file cannot be read.
+        SourceError: the configuration has a login or a key that Java's client does not take, or a file
+            cannot be read.
     """
     found = {name: settings[name] for name in _ALIKE if name in settings}
     found[_SERVERS] = settings[_SERVERS]
@@ -95,7 +96,7 @@ def _certificate(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pem(settings: Mapping[str, str], name: str) -> str | None:
-    """A text in PEM that the configuration holds, or names the file of."""
+    """A text in PEM, from the configuration or from a file that it names; None where it has neither."""
     if f"{name}.pem" in settings:
         return settings[f"{name}.pem"]
     place = settings.get(f"{name}.location")

@@ -1,8 +1,8 @@
-"""Markers: how far a publisher is, in a compacted topic of its own beside what it publishes.
+"""Markers: the progress of a publisher, in a compacted topic of its own beside the published topics.
 
-A marker is written in the transaction of what it tells of, and so are the records beside it that keep what
-was sent to each partition (`sent`). The topic has one writer: an open transaction of another one would hide
-from a reader of what is committed all that comes after it.
+A marker is written in the transaction of the records that it counts, and so are the records beside it that
+keep the sums of each partition (`sent`). The topic has one writer: an open transaction of another writer
+would hide all later records from a reader of committed ones.
 """
 
 import json
@@ -30,18 +30,18 @@ _UUID = 36  # characters
 
 @dataclass(frozen=True)
 class Marker:
-    """How far a publisher is with one destination.
+    """The progress of a publisher with one destination.
 
     Args:
-        fold: the newest one of which something is in.
-        part: how many parts of it are in.
-        parts: how many it has.
-        before: tuples that were taken in by all folds before it.
-        tuples: taken in by it so far.
-        at: when it was written, in UTC.
-        store: path or URI of the publisher's store; "" where an older version wrote it.
-        shared: whether the publisher knows that others publish there.
-        sent: all that it has sent, where it is the newest one; kept in records of its own.
+        fold: the newest fold of which a part is in.
+        part: how many parts of the fold are in.
+        parts: how many parts the fold has.
+        before: how many tuples all earlier folds have taken in.
+        tuples: how many tuples the fold has taken in so far.
+        at: when the marker was written, in UTC.
+        store: path or URI of the publisher's store; "" where an older version wrote the marker.
+        shared: whether the publisher knows that others publish to the destination.
+        sent: on the newest marker the sums of all records that were sent; kept in records of their own.
     """
 
     fold: int
@@ -56,26 +56,26 @@ class Marker:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the fold is in."""
+        """Whether all parts of the fold are in."""
         return self.part == self.parts
 
     @property
     def upto(self) -> int:
-        """The newest fold up to which all is in."""
+        """The newest fold that is in as a whole, with all before it."""
         return self.fold if self.is_whole else self.fold - 1
 
     @property
     def tuples_upto(self) -> int:
-        """How many tuples all folds up to that one brought."""
+        """How many tuples all folds up to `upto` brought."""
         return self.before + (self.tuples if self.is_whole else 0)
 
     @property
     def taken_in(self) -> int:
-        """How many tuples are in, those of a fold of which not all is in as well."""
+        """How many tuples are in, those of a fold that is in only in part as well."""
         return self.before + self.tuples
 
     def to_bytes(self) -> bytes:
-        """What its record says."""
+        """The value of the marker's record, as JSON."""
         said = {name: value for name, value in vars(self).items() if name not in ("at", "sent")}
         return json.dumps(said).encode()
 
@@ -88,12 +88,12 @@ class Marker:
 
 
 def name_of(app: str) -> str:
-    """What a publisher is called in a cluster: its transactions, and the topic of its markers."""
+    """The name of a publisher in a cluster: of its transactions, and of the topic of its markers."""
     return f"{MARKERS}{app.replace('/', '-')}"
 
 
 def app_of(name: str) -> str:
-    """The publisher whose markers a topic of a name has."""
+    """The publisher whose markers a topic has, by the topic's name."""
     app = name.removeprefix(MARKERS)
     return f"{app[:_UUID]}/{app[_UUID + 1 :]}"
 
@@ -102,7 +102,7 @@ def create_markers(cluster: Cluster, topic: str) -> None:
     """Make the topic of a publisher's markers, where it is not there.
 
     Raises:
-        SourceError: it may not be made, or the cluster does not answer.
+        SourceError: the topic may not be made, or the cluster does not answer.
     """
     if _is_there(cluster, topic):
         return
@@ -131,7 +131,7 @@ def read_markers(cluster: Cluster, topic: str, destination: str) -> list[Marker]
 
 
 def read_all_markers(cluster: Cluster, topic: str) -> dict[str, list[Marker]]:
-    """The same of each destination.
+    """Destination -> its markers that are there, oldest first; compaction leaves the newest one.
 
     Raises:
         SourceError: the cluster does not answer.

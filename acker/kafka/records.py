@@ -1,4 +1,4 @@
-"""The records of topics as a reader of what is committed sees them, from and to certain offsets."""
+"""The committed records of topics between certain offsets."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -28,8 +28,9 @@ class Found(NamedTuple):
     """A record that was read.
 
     Args:
-        message: the message that it says it belongs to; None where it says none.
-        digest: of all that it says.
+        message: the message that the record names in a header; None where it names none.
+        attempt: the attempt of that message; None where the record names none.
+        digest: the digest of key, value, message and attempt.
     """
 
     at: Partition
@@ -40,7 +41,7 @@ class Found(NamedTuple):
 
 
 def read_records(cluster: Cluster, spans: Mapping[Partition, Span]) -> Iterator[Found]:
-    """The committed records of some partitions. What an open transaction hides is left out.
+    """The committed records of some partitions. Records that an open transaction hides are left out.
 
     Raises:
         SourceError: the cluster does not answer, or a topic may not be read.

@@ -16,16 +16,17 @@ _URL = "url"
 
 
 class NoSuchSchema(Exception):
-    """Why no schema of Avro can be had for an id."""
+    """No schema of Avro can be had for an id; the text says why."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """Where a registry is.
+    """A schema registry, by its address.
 
     Args:
-        url: its address.
-        settings: `basic.auth.user.info` ("name:password") and `ssl.ca.location`, where it wants these.
+        url: the address.
+        settings: `basic.auth.user.info` ("name:password") and `ssl.ca.location`, where the registry wants
+            these.
     """
 
     url: str
@@ -45,7 +46,8 @@ class Registry:
         """The schema of an id, as JSON.
 
         Raises:
-            NoSuchSchema: the registry does not know it, or it is none of Avro, or not whole.
+            NoSuchSchema: the registry does not know the id, or the schema is none of Avro, or refers to
+                others.
             SourceError: the registry does not answer, or refuses.
         """
         request = Request(f"{self.url.rstrip('/')}/schemas/ids/{number}", headers=self._headers())

@@ -36,7 +36,7 @@ def check_partitioner(who: str, name: str | None) -> None:
     """Refuse a partitioner that librdkafka does not have.
 
     Raises:
-        TopologyError: naming those that it has.
+        TopologyError: librdkafka does not have it. The error names those that it has.
     """
     if name is not None and name not in PARTITIONERS:
         raise TopologyError(
@@ -49,7 +49,7 @@ class Record(NamedTuple):
     """A record to send; one without a topic is counted, and goes nowhere.
 
     Args:
-        message: the message that it belongs to, None where it belongs to none.
+        message: the message that the record belongs to; None where it belongs to none.
         attempt: the attempt of that message.
     """
 
@@ -65,9 +65,9 @@ class Part:
     """Records that were sent as a whole.
 
     Args:
-        count: how many, those without a topic included.
-        unsent: how many had no topic.
-        places: where the others are.
+        count: the number of records, those without a topic included.
+        unsent: the number of records without a topic.
+        places: place -> the tally of the other records there.
     """
 
     count: int = 0
@@ -80,13 +80,14 @@ class Fenced(SourceError):
 
 
 class Sender:
-    """A producer, which ends every other one of its name and what that has left open.
+    """A producer, which ends every other producer of its name and the transactions that it left open.
 
     Args:
-        cluster: where the topics are.
-        name: by which the cluster knows it again.
+        cluster: the cluster of the topics.
+        name: the name by which the cluster knows the producer again.
         limits: topic -> the most bytes that it takes at once.
-        transactional: False: what was sent may be there twice after a failure.
+        transactional: whether records are sent in transactions. Without these, records may be there twice
+            after a failure.
         partitioner: how a key chooses its partition; None: as librdkafka does.
 
     Raises:
@@ -123,14 +124,15 @@ class Sender:
             self._until_done(self._producer.init_transactions)
 
     def send(self, records: Iterable[Record], marks_of: Callable[[Part], Iterable[Record]]) -> Part:
-        """Send a part. Returns how many records it had, and where they are.
+        """Send a part. Return how many records it had, and where they are.
 
         Args:
-            marks_of: the part as it was sent -> the records that mark it.
+            records: the records of the part.
+            marks_of: the function that gives the records that mark a part, of the part as it was sent.
 
         Raises:
             Fenced: another producer of that name goes on.
-            SourceError: the cluster does not take it. None of it counts then.
+            SourceError: the cluster does not take the part. None of its records counts then.
         """
         part, self._tallies = Part(), {}
         with self._transaction() if self._transactional else self._flushed():
@@ -148,7 +150,7 @@ class Sender:
         return part
 
     def _places(self) -> dict[Place, Tally]:
-        """The tallies of what was delivered, with who the topics are."""
+        """Place, with the topic's id -> the tally of the records that were delivered there."""
         if not self._tallies:
             return {}
         self._cluster_id = self._cluster_id or self._cluster.id()
@@ -223,7 +225,7 @@ class Sender:
             self._fault = fault, f"topic {record.topic()}"
 
     def _flush(self) -> None:
-        """Wait until the cluster has all that was sent."""
+        """Wait until the cluster has all records that were sent."""
         with self._asked("what was sent"):
             left = self._producer.flush(_PATIENCE_SECONDS)
         self._check_delivered()
@@ -232,14 +234,14 @@ class Sender:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def _check_delivered(self) -> None:
-        """Raise what the cluster has said of the first record that it refused."""
+        """Raise the error of the first record that the cluster refused, if any."""
         if self._fault is not None:
             fault, where = self._fault
             with self._asked(where):
                 raise KafkaException(fault)
 
     def _until_done(self, call: Callable[[float], Any]) -> None:
-        """Call what may be called again until it is done."""
+        """Call a function until it is done, again after each error that allows it, for seconds at most."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
@@ -268,10 +270,11 @@ class Sender:
 
 @contextlib.contextmanager
 def _as_raised() -> Iterator[None]:
-    """What the client raises.
+    """Raise the client's own error where Python has made a SystemError of it.
 
-    What ends a producer is raised while it calls back. A callback that follows may run with that error, and
-    Python then makes another of it, or may clear it, and then it is only known that there was one.
+    The error that ends a producer is raised while it calls back. A callback that follows may run with that
+    error set. Python then makes a SystemError of it, or it is cleared, and then it is only known that there
+    was an error.
     """
     try:
         yield

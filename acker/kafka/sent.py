@@ -1,4 +1,4 @@
-"""All that a publisher has sent, partition by partition: how many records, how far they reach, what they say.
+"""Sums of all records that a publisher has sent, by partition: their number, their offsets, their digests.
 
 The digests of records add up modulo 2^64, so their order does not matter and each one counts as often as it
 is there. They are kept in clusters for ever, so nothing here may change.
@@ -19,7 +19,7 @@ _NONE = 0x9E3779B97F4A7C15  # what is not there leaves the state at this many ti
 
 
 def digest_of(key: bytes | None, value: bytes | None, message: bytes | None, attempt: bytes | None) -> int:
-    """The digest of a record by all that it says: key, value, and the headers of its message."""
+    """The digest of a record: of its key, its value, and the headers of its message."""
     state = 0
     for part in (key, value, message, attempt):
         state = (state + 1) * _NONE % _MODULUS if part is None else xxh64_intdigest(part, state)
@@ -45,10 +45,10 @@ class Tally:
     Args:
         first: the offset of the first one.
         end: one past the offset of the last one.
-        records: of messages.
-        digest: the sum of theirs.
-        others: records of no message.
-        others_digest: the sum of theirs.
+        records: the number of records that belong to messages.
+        digest: the sum of the digests of these records.
+        others: the number of records that belong to no message.
+        others_digest: the sum of the digests of these others.
     """
 
     first: int
@@ -60,16 +60,16 @@ class Tally:
 
     @classmethod
     def of(cls, first: int, end: int, records: int, digest: int, others: int, others_digest: int) -> "Tally":
-        """That of sums that were not reduced."""
+        """The tally of sums that were not reduced modulo 2^64 yet."""
         return cls(max(first, 0), end, records, digest % _MODULUS, others, others_digest % _MODULUS)
 
     @property
     def total(self) -> int:
-        """All records."""
+        """The number of all records."""
         return self.records + self.others
 
     def plus(self, other: "Tally") -> "Tally":
-        """Both together."""
+        """The tally of the records of both together."""
         return Tally(
             min(self.first, other.first),
             max(self.end, other.end),
@@ -82,12 +82,13 @@ class Tally:
 
 @dataclass(frozen=True)
 class Sent:
-    """All that a publisher has sent to one destination.
+    """The sums of all records that a publisher has sent to one destination.
 
     Args:
-        tuples: how many it has taken in when this was written, as its marker says.
-        untold: of how many of them an older version kept no more than their number.
-        unsent: how many had no topic.
+        tuples: how many tuples were taken in when these sums were written, as the marker says.
+        untold: of how many of these tuples an older version kept no more than their number.
+        unsent: how many tuples had no topic.
+        places: place -> the tally of the records there.
     """
 
     tuples: int = 0
@@ -97,24 +98,26 @@ class Sent:
 
     @property
     def told(self) -> int:
-        """Of how many tuples it says where they are."""
+        """The number of tuples of which the sums tell where they are."""
         return self.unsent + sum(tally.total for tally in self.places.values())
 
     def upto(self, tuples: int) -> "Sent":
-        """It as it is where the marker counts so many tuples: the rest was sent by an older version."""
+        """The sums where the marker counts so many tuples: an older version has sent the rest."""
         return replace(self, tuples=tuples, untold=self.untold + max(0, tuples - self.tuples))
 
     def after(self, tuples: int, unsent: int, places: Mapping[Place, Tally]) -> "Sent":
-        """It with what a part has sent.
+        """The sums with the records of a further part.
 
         Args:
-            tuples: how many are taken in then.
+            tuples: how many tuples are taken in with the part.
+            unsent: how many tuples of the part had no topic.
+            places: place -> the tally of the part's records there.
         """
         both = {place: added(self.places.get(place), each) for place, each in places.items()}
         return Sent(tuples, self.untold, self.unsent + unsent, {**self.places, **both})
 
     def to_records(self, destination: str, changed: Iterable[Place]) -> dict[bytes, bytes]:
-        """Key -> value of the records that keep it, those of some places and that of the whole."""
+        """Key -> value of the records that keep the sums: one for each changed place, one for the whole."""
         whole = {"tuples": self.tuples, "untold": self.untold, "unsent": self.unsent}
         found = {f"{destination}\0".encode(): json.dumps(whole).encode()}
         for place in changed:
@@ -124,10 +127,10 @@ class Sent:
 
     @classmethod
     def of(cls, records: Mapping[str, bytes | None]) -> "Sent":
-        """It as its records say.
+        """The sums as their records say.
 
         Args:
-            records: what follows a destination in their keys -> the value of the newest.
+            records: the rest of a record's key, after the destination -> the value of the newest record.
         """
         places = {}
         for key, value in records.items():
@@ -138,5 +141,5 @@ class Sent:
 
 
 def added(one: Tally | None, other: Tally) -> Tally:
-    """Two of a partition together, of which one may be none."""
+    """The tally of two tallies of a partition together, of which the first may be missing."""
     return other if one is None else one.plus(other)

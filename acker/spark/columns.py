@@ -29,7 +29,7 @@ def bound_literal(value: Any, beside: str, kind: str | None = None) -> Column:
     """The constant `value` on every row.
 
     Args:
-        beside: any column of the rows. The element of the array is chosen by whether it is null, and both
+        beside: any column of the rows. Whether it is null chooses the element of the array, and both elements
             are the same; with a fixed choice Spark would put the element in place of the array.
         kind: the type to cast to.
     """

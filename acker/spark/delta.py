@@ -1,6 +1,6 @@
-"""Delta tables as Spark has them: the published ones and what is read beside them, which are its own.
+"""Delta tables as Spark has them: the published tables, and those that are read beside them.
 
-And the files of those that `deltalake` writes.
+The files of tables that `deltalake` writes are read here too.
 """
 
 import json
@@ -65,7 +65,7 @@ def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str
 def with_nulls_of(table: DeltaTable, rows: DataFrame) -> DataFrame:
     """Rows whose nested fields may be null where those of a table may, which a MERGE asks of its source.
 
-    No cast of Spark's does that. So rows of which it is to be said go through Python as they are.
+    No cast of Spark's does that. So rows whose fields have to be declared so go through Python unchanged.
     """
     there = {field.name.lower(): field.dataType for field in schema_of(table).fields}
     wanted = StructType()
@@ -87,7 +87,7 @@ _EXACT = {
 
 @contextmanager
 def exact(spark: SparkSession) -> Iterator[None]:
-    """Take values as they are stored, and add them without a loss of digits."""
+    """Let Spark take values as they are stored, and add them without a loss of digits, in the block."""
     before = {key: spark.conf.get(key, None) for key in _EXACT}
     for key, value in _EXACT.items():
         spark.conf.set(key, value)

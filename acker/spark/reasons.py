@@ -21,10 +21,9 @@ def shown(text: Column, characters: int) -> Column:
 
 
 def kept(rows: DataFrame, redaction: Redaction) -> DataFrame:
-    """Rows of a component whose reasons, `_error`, may be kept.
+    """Rows of a component with their reasons, `_error`, as these may be kept: without secrets, and cut.
 
-    A pattern is Python's, so Python looks for it: the workers of Spark are needed for that. Without one
-    nothing is to look for.
+    A pattern is Python's, so the Python workers of Spark look for it. Without a pattern no worker is needed.
     """
     error = F.col("_error")
     if redaction.patterns:
@@ -33,7 +32,7 @@ def kept(rows: DataFrame, redaction: Redaction) -> DataFrame:
 
 
 class _Kept:
-    """What a worker does with each reason; most rows have none."""
+    """The redaction of each reason in a worker; most rows have no reason."""
 
     def __init__(self, redaction: Redaction) -> None:
         self.redaction = redaction

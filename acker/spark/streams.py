@@ -1,7 +1,7 @@
 """Streams as Spark has them: the rows of some batches, which columns are the user's, and a batch's write.
 
-Spark reads and writes Parquet files. Which of them are a stream's the table's log says, which the client
-reads and commits to (`acker/core/store/commits.py`). So a read makes Spark look for no file, and a write is
+Spark reads and writes Parquet files. The table's log says which files are a stream's; the client reads the
+log and commits to it (`acker/core/store/commits.py`). So a read makes Spark look for no file, and a write is
 one job.
 """
 
@@ -33,7 +33,7 @@ _NOT_IN_A_NAME = frozenset(" ,;{}()\n\t=")
 
 
 def rows(spark: SparkSession, snapshot: Snapshot, component: str, batches: Sequence[int]) -> DataFrame:
-    """Rows of some batches of a component's streams, where there are any with Spark's `_metadata`."""
+    """Rows of some batches of a component's streams, with Spark's `_metadata` unless there are none."""
     found = Rows.of(snapshot, component, batches)
     frame = read_files(spark, snapshot.require(stream(component)), found.files)
     if found.batches is None:
@@ -59,8 +59,8 @@ def stamped(
     """Rows as they are to lie in the stream of a component, with the number of their batch.
 
     Args:
-        table: the stream's, None where there is none yet.
-        way: what to do about a column that the stream has in another type.
+        table: the stream's table; None where there is none yet.
+        way: the advice of the error about a column that the stream has in another type.
 
     Raises:
         BoltError: the stream cannot hold a column.
@@ -82,8 +82,8 @@ def append(frame: DataFrame, store: Store, component: str, batch: int, planned: 
 
     Raises:
         PySparkException: the rows could not be made or written.
-        CountDiffers: they are fewer or more than planned, and nothing was committed.
-        StoreError: they could not be committed.
+        CountDiffers: the rows are fewer or more than planned, and nothing was committed.
+        StoreError: the rows could not be committed.
     """
     path, folder = store.path(stream(component)), batch_folder(batch)
     writer = frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")

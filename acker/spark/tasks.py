@@ -1,7 +1,7 @@
 """Tasks of Spark that do the work of the acker, on the executors of a cluster.
 
-They run the functions that a caller would run. What they send back is small: the files that they wrote, which
-the caller commits, and what is to be decided together.
+The tasks run the functions that a caller would run. They send back little: a list of the files that they
+wrote, which the caller commits, and the facts that are to be decided on together.
 """
 
 import math
@@ -27,33 +27,33 @@ _CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_")  # of a store, in variables that be
 
 
 def acker_tasks(number: int | None, rows_at_once: int, connect: "Callable[[], SparkSession]") -> Tasks:
-    """Who does the work of logs and folds.
+    """The tasks that do the work of logs and folds: the caller's own, or Spark's.
 
     Args:
-        number: of tasks; of 1 it is the caller. None: as many as the rows need.
-        rows_at_once: how many rows one holds in memory together.
-        connect: gives the session in which tasks of Spark run.
+        number: the number of tasks. 1: the caller does the work. None: as many tasks as the rows need.
+        rows_at_once: how many rows a task holds in memory together.
+        connect: the function that gives the session in which tasks of Spark run.
     """
     return Caller(rows_at_once) if number == 1 else SparkTasks(number, rows_at_once, connect)
 
 
 class SparkTasks:
-    """As `acker_tasks`, which is where to get them."""
+    """Tasks that run in a job of Spark; `acker_tasks` makes them, and describes the arguments."""
 
     def __init__(self, number: int | None, rows_at_once: int, connect: "Callable[[], SparkSession]") -> None:
         self._number, self._rows_at_once, self._connect = number, rows_at_once, connect
 
     def among(self, rows: int) -> Sequence[Task]:
-        """So many as were asked for, or one per `ROWS_OF_A_TASK`; more where the memory needs it."""
+        """As many tasks as were asked for, or one per `ROWS_OF_A_TASK`; more where the memory needs it."""
         wanted = (self._number if rows else 1) or rows // ROWS_OF_A_TASK
         return tasks(max(wanted, math.ceil(rows / self._rows_at_once)))
 
     def are_elsewhere(self, found: Sequence[Task]) -> bool:
-        """A single one is the caller."""
+        """Whether the tasks run outside of the caller, which has a single one."""
         return len(found) > 1
 
     def run(self, work: Callable[[Task], Done], found: Sequence[Task]) -> Iterable[Done]:
-        """One job of Spark, which is over when this returns.
+        """The results of the tasks, of one job of Spark, which begins and ends when the first is asked for.
 
         Raises:
             AckerError: a task raised it.
@@ -100,7 +100,7 @@ class SparkTasks:
 
 
 def done_by(given: bytes, number: int) -> bytes:
-    """What a task of Spark does, as `SparkTasks.run` gave it, and returns."""
+    """The pickled result of one task of those that `SparkTasks.run` sends, or its pickled AckerError."""
     work, found = pickle.loads(given)
     try:
         return pickle.dumps(work(found[number]))

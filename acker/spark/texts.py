@@ -1,7 +1,7 @@
 """Values as text for whoever reads them outside: columns as a JSON object, the same wherever it is made.
 
-It is what Spark writes as JSON, but for what Spark would lose or make up: of times all microseconds are
-there, and the keys of a map are the text of what they are.
+The JSON is Spark's own, but for the parts that Spark would lose or make up: times have all their
+microseconds, and the keys of a map are their values as text.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ _NESTED = (StructType, ArrayType, MapType)
 
 
 def as_json(fields: Sequence[StructField]) -> Column:
-    """Columns of a frame as one JSON object, nulls among them. What is no number, as NaN, is text."""
+    """Columns of a frame as one JSON object, nulls among them. Values such as NaN, no numbers, are text."""
     values = (_plain(F.col(sql_name(each.name)), each.dataType).alias(each.name) for each in fields)
     return _to_json(F.struct(*values))
 
 
 def as_text(column: Column, kind: DataType) -> Column:
-    """A column as text; bytes as they are, and what is nested as JSON."""
+    """A column as text, a nested one as JSON; bytes stay as they are."""
     if isinstance(kind, _NESTED):
         return _to_json(_plain(column, kind))
     return column if isinstance(kind, BinaryType) else column.cast("string")
@@ -44,7 +44,7 @@ def _to_json(column: Column) -> Column:
 
 
 def _plain(column: Column, kind: DataType) -> Column:
-    """A value of which Spark's JSON tells all."""
+    """A value that Spark writes as JSON without a loss."""
     if not _is_told_in_part(kind):
         return column
     if isinstance(kind, TimestampType | TimestampNTZType):
@@ -78,7 +78,7 @@ def _time(column: Column, zone: str) -> Column:
 
 
 def _name(key: Column, kind: DataType) -> Column:
-    """The key of a map as the name that it has in JSON: what its value would be, without quotes."""
+    """The key of a map as a name in JSON: the text that JSON has for such a value, without quotes."""
     if isinstance(kind, BinaryType):
         return F.replace(F.replace(F.base64(key), F.lit("\r"), F.lit("")), F.lit("\n"), F.lit(""))
     if isinstance(kind, TimestampType | TimestampNTZType):

@@ -1,4 +1,4 @@
-"""What every spout offers."""
+"""The protocols of spouts, and the values that spouts exchange with a topology."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -28,12 +28,12 @@ class History:
 
 @dataclass(frozen=True)
 class Changed:
-    """Parts of a source that are others than when they were read, or are not there any more.
+    """Parts of a source that changed or vanished after they were read.
 
     Args:
-        count: how many.
-        such_as: names of some.
-        unit: what they are.
+        count: the number of these parts.
+        such_as: the names of some of them.
+        unit: the plural noun for the parts, such as "files".
     """
 
     count: int
@@ -47,19 +47,20 @@ class Changed:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What a source holds beyond what its spout has planned.
+    """The part of a source that its spout has not planned yet, and the parts that it will never read.
 
     Args:
-        unread: how much there is to read, by unit, such as {"files": 3, "bytes": 512}; empty where all is
-            planned. A unit whose number nobody knows without reading the source is missing.
-        oldest: when the oldest of it came into the source (UTC); None where nothing is unread, or unknown.
-        left_out: what the spout will never read: why -> how much of it, in the first unit that the source
-            is counted in.
+        unread: the amount that is left to read, by unit, such as {"files": 3, "bytes": 512}; empty where all
+            is planned. A unit whose number is unknown without reading the source is missing.
+        oldest: when the oldest unread part came into the source (UTC); None where there is none, or unknown.
+        left_out: reason -> the amount that the spout will never read for it, in the first unit that the
+            source is counted in.
         ends: partition -> one past the last position that is there, of a source that can tell.
-        changed: what is another than when it was read, and is never read as it is now; None where nothing
-            is, or nobody can tell.
-        gone: what was read and is not there any more; None where nothing is, or nobody can tell.
-        is_empty: whether the source holds nothing at all, neither what was read nor what is left out.
+        changed: the parts that changed after they were read, and are never read as they are now; None where
+            there are none, or they are unknown.
+        gone: the parts that were read and are not there any more; None where there are none, or they are
+            unknown.
+        is_empty: whether the source holds nothing at all, neither parts that were read nor parts left out.
     """
 
     unread: Mapping[str, int]
@@ -72,36 +73,74 @@ class Backlog:
 
 
 class Spout(Protocol):
-    """A replayable source. One that is a `HasBacklog` as well also tells what it has yet to read.
+    """The protocol of spouts: replayable sources. A spout that is also a `HasBacklog` tells its backlog.
 
-    DataFrames that it returns have columns `_source_partition` (string) and `_source_offset` (bigint),
-    which identify a message for ever, and the user's own, none of which may begin with an underscore.
-    Two more are optional: `_kind`, null on a message that could be read, `fail`, `reject` (it never can be)
-    or `lost` on others, and `_error`, why.
+    The DataFrames that a spout returns have the columns `_source_partition` (string) and `_source_offset`
+    (bigint), which identify a message for ever, and the user's own columns, none of which may begin with an
+    underscore. Two more columns are optional: `_kind`, which is null on a message that could be read, and
+    `fail`, `reject` (it can never be read) or `lost` on others; and `_error`, the reason.
     """
 
     @optional
     def message_schema(self, spark: SparkSession) -> StructType:
-        """The user's own columns of its messages. A bolt is given them before the first message is there.
+        """The user's own columns of the messages. A bolt is given them before the first message is there.
 
-        A spout that has something to read when it first runs can do without.
+        A spout that has something to read when it first runs can do without this method.
+
+        Args:
+            spark: the session in which the batch runs.
+
+        Returns:
+            The columns, without those that begin with an underscore.
         """
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
         """The range after those of `history`, of about `limit` messages; None where there is nothing new.
+
+        Args:
+            spark: the session in which the batch runs.
+            history: the ranges that the spout planned before.
+            limit: about how many messages the range is to have.
+
+        Returns:
+            The range, any JSON value but null, from which `read_range` knows its messages again.
 
         Raises:
             SourceError: the source cannot be read, or its messages cannot be told apart.
         """
 
     def read_range(self, spark: SparkSession, planned: Range) -> DataFrame:
-        """The messages of a range. One that was there when it was planned and is gone is a `lost` row."""
+        """The messages of a range. A message that is gone since the range was planned is a `lost` row.
+
+        Args:
+            spark: the session in which the batch runs.
+            planned: the range, as `next_range` returned it.
+
+        Returns:
+            A row for each message.
+        """
 
     def ends(self, planned: Range) -> dict[str, int]:
-        """Partition -> one past the last position of a range, for each partition that the range reads."""
+        """Partition -> one past the last position of a range, for each partition that the range reads.
+
+        Args:
+            planned: the range, as `next_range` returned it.
+
+        Returns:
+            The ends of the range by partition.
+        """
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
-        """The messages at `positions` (source_partition, source_offset) that the source still holds."""
+        """The messages at `positions` that the source still holds.
+
+        Args:
+            spark: the session in which the batch runs.
+            positions: the columns source_partition and source_offset.
+            history: the ranges that the spout planned so far.
+
+        Returns:
+            A row for each message that is still there.
+        """
 
 
 @runtime_checkable
@@ -109,7 +148,7 @@ class HasBacklog(Protocol):
     """A source that can be looked at without Spark, as `status` and the health checks do."""
 
     def backlog(self, history: History) -> Backlog | None:
-        """What the source holds beyond `history`; None where that is unknown. It must be quick.
+        """The backlog of the source beyond `history`; None where it is unknown. The call must be quick.
 
         Raises:
             SourceError: the source cannot be looked at.
@@ -121,38 +160,38 @@ class TellsColumns(Protocol):
     """A source whose columns are known without Spark, for the examples of a form."""
 
     def message_columns(self) -> dict[str, str]:
-        """Column of a message -> its type, of those that are known. It must be quick, and raises nothing."""
+        """Known column of a message -> its type. The call must be quick, and raises nothing."""
 
 
 @runtime_checkable
 class ReadsFew(Protocol):
-    """A source of which a few messages can be read without Spark, whose jobs take longer than the read."""
+    """A source that can read a few messages without Spark, whose jobs take longer than the read."""
 
     def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
-        """Those of the messages that the source still holds, as `read_positions` gives them.
+        """The messages at `positions` that the source still holds, as `read_positions` gives them.
 
-        None where Spark had better read them: they are too much for one process, or there is something to
-        report of one.
+        None where Spark is to read the messages: they are too much for one process, or the source has to
+        report a problem with one of them.
         """
 
 
 @runtime_checkable
 class NamesGone(Protocol):
-    """A source that says of what it no longer holds where it looked for it."""
+    """A source that names the place where it looked for a message that it no longer holds."""
 
     @property
     def gone(self) -> str:
-        """Why such a message is lost: the same for all that are gone for one cause."""
+        """The reason why such a message is lost, the same for all messages that are gone for one cause."""
 
 
 @runtime_checkable
 class TellsGone(Protocol):
-    """A source that tells, without Spark and quickly, which of a million messages it no longer holds."""
+    """A source that tells, without Spark and quickly, how many of a million messages it no longer holds."""
 
     def gone_of(self, positions: pa.Table, history: History) -> Mapping[str, int] | None:
-        """Why -> how many of the messages at `positions`, each once; None where only Spark could tell.
+        """Reason -> the number of lost messages at `positions`, each once; None where only Spark could tell.
 
-        There may be more that are gone: the reading finds out.
+        More messages may be gone: the reading finds these.
 
         Raises:
             SourceError: the source cannot be looked at.
@@ -168,13 +207,13 @@ class Committing(Protocol):
 
     @property
     def commits(self) -> bool:
-        """Whether it is to be told."""
+        """Whether the source is to be told."""
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Take note: partition -> one past the last position before the first message that is not settled.
 
         Raises:
-            SourceError: it cannot; the fold stands all the same.
+            SourceError: the source cannot take note; the fold stands all the same.
         """
 
 
@@ -185,7 +224,7 @@ class CountsMessages(Protocol):
     def message_counts(self, planned: Range) -> Mapping[str, int] | None:
         """Partition -> how many messages of it `read_range` returns; None where the plan does not say.
 
-        A batch of which another number is read is not taken in.
+        A batch is not taken in where another number of messages is read.
         """
 
 
@@ -201,19 +240,21 @@ class PassesOver(Protocol):
     ) -> "Spout | None":
         """The same source without those of some partitions that cannot be read; None where all of them can.
 
-        Their messages are `lost` in `read_range`, with the reason, and missing in `read_positions`.
+        The messages of such a partition are `lost` in `read_range`, with the reason, and missing in
+        `read_positions`.
 
         Args:
-            read: reads from such a source the messages that could not be read.
-            counts: partition -> how many they are; None where that is not known.
+            partitions: all partitions of a batch that could not be read.
+            read: the function that reads the messages of this batch from such a source.
+            counts: partition -> the number of its messages in the batch; None where it is not known.
         """
 
 
 def check_reserved(place: str, columns: Iterable[str]) -> None:
-    """Refuse a source with columns of the names by which a spout reports on a message.
+    """Refuse a source with columns that begin with an underscore, by which spouts report on messages.
 
     Raises:
-        SourceError: naming them.
+        SourceError: the source has such columns, which the error names.
     """
     reserved = sorted(column for column in columns if column.startswith("_"))
     if reserved:
@@ -224,10 +265,10 @@ def check_reserved(place: str, columns: Iterable[str]) -> None:
 
 
 def check_json(spout: str, planned: Range) -> None:
-    """Refuse a range that the journal cannot keep.
+    """Refuse a range that is not JSON, which the journal cannot keep.
 
     Raises:
-        SourceError: naming the spout.
+        SourceError: the range is not JSON. The error names the spout.
     """
     try:
         json.dumps(planned)

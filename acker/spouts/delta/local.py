@@ -23,7 +23,7 @@ _WRITTEN_IDS = "delta.rowTracking.materializedRowIdColumnName"  # of rows that w
 
 
 def has_few_rows(table: DeltaTable, most: int) -> bool:
-    """Whether a table's log tells that it has at most so many rows."""
+    """Whether a table has at most `most` rows, as its log tells."""
     counts = arrow_table(table.get_add_actions(flatten=True))["num_records"]
     return counts.null_count == 0 and (pc.sum(counts).as_py() or 0) <= most
 
@@ -32,7 +32,7 @@ def rows_by_key(table: DeltaTable, key: str, wanted: pa.Array, where: str) -> pa
     """Rows of a plain table by an integer column: `_source_offset`, and all columns of the table.
 
     Args:
-        where: a condition in DataFusion's SQL that all of them fulfil, on which files are skipped.
+        where: a condition in DataFusion's SQL that all wanted rows fulfil, on which files are skipped.
 
     Returns:
         None where Spark had better read them: there are many files, large ones, or columns that are nested.
@@ -41,7 +41,11 @@ def rows_by_key(table: DeltaTable, key: str, wanted: pa.Array, where: str) -> pa
 
 
 def rows_by_id(table: DeltaTable, wanted: pa.Array) -> pa.Table | None:
-    """The same by the row ids of a plain table that tracks its rows; None also where its log is long."""
+    """Rows of a plain table that tracks its rows, by their row ids, as `rows_by_key` gives them.
+
+    Returns:
+        None where `rows_by_key` gives None, and where the table's log is long or cannot be read from here.
+    """
     bases = base_row_ids(table)
     column = table.metadata().configuration.get(_WRITTEN_IDS, "")
     return None if bases is None else _rows(table, wanted, None, column, bases)
@@ -54,7 +58,7 @@ def _rows(
     column: str,
     bases: Mapping[str, int] | None = None,
 ) -> pa.Table | None:
-    """Rows whose positions a column holds; where it is null they are counted from the base of their file."""
+    """Rows whose positions a column holds; where it is null they are counted from the file's base row id."""
     try:
         columns = pa.schema(table.schema().to_arrow())
         paths = _files(table, where)

@@ -1,4 +1,4 @@
-"""What the log of a Delta table tells without Spark: which row ids there are, and when rows came."""
+"""The log of a Delta table, read without Spark: which row ids there are, and when rows came."""
 
 import json
 from base64 import b85decode
@@ -54,7 +54,7 @@ def highest_row_id(path: str, after: int, upto: int) -> int | None:
 def ids_of_new_rows(path: str, low: int, high: int, version: int) -> list[tuple[int, int]] | None:
     """Spans [low, high] of the row ids in [low, high] that rows of a version have; they are in order.
 
-    Ids that a rewritten row was offered and did not take are in none.
+    A rewritten row keeps its id. The new id that Delta offered it is in no span.
 
     Args:
         path: absolute path or URI of a table with row tracking.
@@ -88,7 +88,7 @@ def ids_of_new_rows(path: str, low: int, high: int, version: int) -> list[tuple[
 
 
 def has_commit(path: str, version: int) -> bool:
-    """Whether the log of a table still holds a commit; also where that cannot be asked from here.
+    """Whether the log of a table still holds a commit; True also where the log cannot be read from here.
 
     Args:
         path: absolute path or URI of the table.
@@ -147,7 +147,7 @@ def base_row_ids(table: DeltaTable) -> dict[str, int] | None:
 
 
 def _newest_checkpoint(system: fs.FileSystem, log: str) -> tuple[int, list[dict[str, Any]]]:
-    """Its version, -1 where there is none, and its files: `path` and `baseRowId`."""
+    """The version of the newest checkpoint, -1 where there is none, and its files: `path` and `baseRowId`."""
     last = f"{log}/_last_checkpoint"
     if system.get_file_info(last).type == fs.FileType.NotFound:
         return -1, []
@@ -167,7 +167,7 @@ def _given_by(system: fs.FileSystem, commit: str) -> int | None:
 
 
 def _highest_of(actions: list[dict[str, Any]]) -> int | None:
-    """The highest row id that was ever given, as a commit tells that gave one."""
+    """The highest row id that was ever given, as a commit tells; None where the commit gave no row id."""
     for action in actions:
         domain = action.get("domainMetadata", {})
         if domain.get("domain") == _ROW_TRACKING:

@@ -1,4 +1,4 @@
-"""Whether a Delta table is the one still of which a spout has planned rows.
+"""A check that a Delta table is still the one of which a spout has planned rows.
 
 Positions in a table that was dropped and made anew, or put back to an older state, begin again: they would be
 taken for those of rows that were read. So a range keeps the table's id, and a checksum of the commit at which
@@ -20,24 +20,24 @@ ANEW = "Give the spout another name, under which it begins anew."
 
 
 def signs_of(table: DeltaTable) -> dict[str, Any]:
-    """What a range keeps of the version of its table; `check_same` knows it again by this."""
+    """The signs by which `check_same` knows a table's version again: its id, and a checksum of its commit."""
     commit = _commit(table, table.version())
     return {"table": str(table.metadata().id)} | ({} if commit is None else {"commit": commit})
 
 
 def check_same(table: DeltaTable, planned: Mapping[str, Any] | None, by_key: bool) -> None:
-    """Refuse a table that is another than that of a range, or has lost the version of the range.
+    """Refuse a table that is not the table of a range any more, or has lost the version of the range.
 
     `REPLACE TABLE` gives a table another id. Row ids go on after it, so they are never mistaken; keys may
     begin again. Versions of delta-rs before 1.0 gave another id as well where they added a column.
 
     Args:
         table: at its newest version.
-        planned: the range; None before the first. One of an older version of acker has no signs.
+        planned: the range; None before the first. A range of an older version of acker has no signs.
         by_key: whether positions are keys, and not row ids.
 
     Raises:
-        SourceError: saying how it differs.
+        SourceError: the table differs. The error says how.
     """
     if planned is None:
         return

@@ -44,7 +44,7 @@ class DeltaSpout:
             version are never read. A spout that has planned before goes on where it is.
 
     Raises:
-        SourceError: `start_version` is no version.
+        SourceError: `start_version` is negative.
     """
 
     path: str
@@ -63,7 +63,7 @@ class DeltaSpout:
         return schema_of(table) if _is_plain(table) else read(spark, absolute(self.path)).schema
 
     def message_columns(self) -> dict[str, str]:
-        """See `TellsColumns`. Those of a table that is not on this machine's disks are not looked up."""
+        """See `TellsColumns`. The columns of a table at a URI, not on a local disk, are not looked up."""
         if "://" in self.path:
             return {}
         try:
@@ -147,7 +147,7 @@ class DeltaSpout:
         return found.add_column(0, "_source_partition", pa.repeat(PARTITION, found.num_rows))
 
     def gone_of(self, positions: pa.Table, history: History) -> dict[str, int] | None:
-        """See `TellsGone`. It looks where keys are positions and the table is plain and not long."""
+        """See `TellsGone`. It tells where keys are positions and the table is plain and not long."""
         table, offsets = self._same_table(history.newest), positions["source_offset"]
         if self.key is None or not _is_plain(table) or not has_few_rows(table, MOST_LOOKED_AT):
             return None
@@ -189,7 +189,7 @@ class DeltaSpout:
         return Backlog(unread, oldest_commit(table, since), left_out)
 
     def _told(self, table: DeltaTable, last: Range, limit: int) -> "_Unread | None":
-        """What there is by the row ids that the log says were given; None where rows have to be counted."""
+        """The unread rows by the row ids that the log says were given; None where rows have to be counted."""
         if not _tracks_rows(table):
             return None
         path = absolute(self.path)
@@ -208,10 +208,10 @@ class DeltaSpout:
         return _Unread(end, end, 0) if end - after <= limit else None
 
     def _beginning(self) -> Range:
-        """What a new spout goes on from: a range that ends before all that it is to read.
+        """The range from which a new spout goes on: it ends before all rows that the spout is to read.
 
         Raises:
-            SourceError: the table no longer tells what was there before `start_version`.
+            SourceError: the table no longer tells which rows were there before `start_version`.
         """
         before = self.start_version - 1
         if before < 0:
@@ -257,7 +257,7 @@ class DeltaSpout:
         return table
 
     def _same_table(self, planned: Range | None) -> DeltaTable:
-        """The table at its newest version, if it is the one still of which a range was planned."""
+        """The table at its newest version, having checked that a range was planned of this very table."""
         table = self._table()
         check_same(table, planned, by_key=self.key is not None)
         return table
@@ -309,12 +309,12 @@ class DeltaSpout:
 
 @dataclass(frozen=True)
 class _Unread:
-    """What a source holds beyond a position.
+    """The rows that a source holds beyond a position.
 
     Args:
-        end: the highest position, None where there is nothing.
-        upto: up to which a batch takes it.
-        nulls: rows without a position, anywhere.
+        end: the highest position; None where there are no rows.
+        upto: the highest position that a batch takes.
+        nulls: the number of rows without a position, in all of the source.
         first: the lowest position.
         rows: how many rows a batch takes; None where they were not counted.
     """

@@ -1,7 +1,8 @@
 """Ranges of a Delta table whose planned version cannot be read any more, as after a VACUUM or a long wait.
 
-What the newest version still has of such a range are its messages. Of what is gone this module makes `lost`
-rows: each at its position where each position was a row, and otherwise one that says how many are gone.
+The messages of such a range are the rows that the newest version still has. For rows that are gone this
+module makes `lost` rows: one at each position, where each position was a row, and otherwise one for all,
+which says how many are gone.
 """
 
 from collections.abc import Sequence
@@ -32,8 +33,8 @@ class Counted:
     """The rows that a range had when it was planned.
 
     Args:
-        spans: [low, high] of positions, in order, within which they lie.
-        rows: how many there were; None where nobody knows.
+        spans: [low, high] of positions, in order, within which the rows lie.
+        rows: the number of rows; None where it is unknown.
     """
 
     spans: Sequence[tuple[int, int]]
@@ -75,11 +76,11 @@ def as_planned(newest: DeltaTable, version: int, where: str | None) -> DeltaTabl
 
 
 def counted(planned: Range, path: str | None) -> Counted:
-    """What was there of a range.
+    """The rows that a range had when it was planned, as its plan or the table's log tells.
 
     Args:
-        planned: its `after`, `upto` and `version`; and where its rows were counted their number, `rows`, and
-            the `first` position of one.
+        planned: the range: its `after`, `upto` and `version`; and where its rows were counted their number,
+            `rows`, and their `first` position.
         path: absolute path or URI of the table if positions are its row ids.
     """
     after, upto = planned["after"], planned["upto"]
@@ -95,9 +96,12 @@ def counted(planned: Range, path: str | None) -> Counted:
 
 
 def lost_rows(counted: Counted, found: pa.ChunkedArray) -> pa.Table | None:
-    """A row for each that is gone, or one for all: _source_offset, _kind and _error; None where none is.
+    """A `lost` row for each row that is gone, or one for all of them; None where none is gone.
+
+    The columns are _source_offset, _kind and _error.
 
     Args:
+        counted: the rows that the range had.
         found: `_source_offset` of the rows that are there.
     """
     if counted.rows is not None and len(found) >= counted.rows:

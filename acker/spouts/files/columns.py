@@ -1,4 +1,4 @@
-"""Which columns Parquet files have, and which all of them have together, whatever files share a batch.
+"""The columns of each Parquet file, and of all files together, which no batch changes by its choice of files.
 
 A column has the type that the files of the first plan that knows it have, the widest of these. Values of a
 later file are widened to it where that changes none; a file of other types is left out, with the reason.
@@ -47,13 +47,13 @@ _POSITION = ("_source_partition", "_source_offset")
 
 @dataclass(frozen=True)
 class Footer:
-    """What a Parquet file says of itself.
+    """The facts that the footer of a Parquet file tells.
 
     Args:
-        rows: how many it has.
-        schema: what tells files with other columns apart.
-        nulls: its columns that have no type, as they hold nothing.
-        why: why it is left out; None where it is read.
+        rows: the number of rows in the file.
+        schema: a text that is the same for files with the same columns.
+        nulls: the columns that have no type, as they hold nothing.
+        why: the reason why the file is left out; None where it is read.
     """
 
     rows: int = 0
@@ -88,7 +88,7 @@ def footers(folder: str, paths: Sequence[str]) -> dict[str, Footer]:
 
 
 def decoded(folder: str, paths: Sequence[str]) -> dict[str, str | None]:
-    """Why the bytes of a file are no rows, or None, of each of some files whose bytes can be read now.
+    """Path -> why the file's bytes are no rows, or None, of those of some files that can be read now.
 
     Args:
         folder: path or URI.
@@ -128,7 +128,7 @@ def _footer(found: pq.FileMetaData, why: str | None) -> Footer:
 def unite(
     spark: SparkSession, root: str, found: Mapping[str, Footer], before: StructType | None
 ) -> tuple[StructType, dict[str, str]]:
-    """The columns of all files, and why some files have others.
+    """The columns of all files, and path -> the reason of each new file that is left out.
 
     Args:
         root: path or URI of the folder.
@@ -179,11 +179,11 @@ def _schema(spark: SparkSession, root: str, path: str, nulls: tuple[str, ...]) -
 
 
 class OtherTypeError(Exception):
-    """A column has a type of which not every value fits into the one that the column has."""
+    """A file has a column in a type whose values do not all fit into the type that the column has so far."""
 
 
 def united(columns: StructType, more: StructType, fixed: Iterable[str]) -> StructType:
-    """All columns of both, with the types of the first as far as they are fixed."""
+    """All columns of two schemas, with the types of the first as far as they are fixed."""
     others = {field.name.lower(): field for field in more.fields}
     found = []
     for field in columns.fields:
@@ -228,7 +228,7 @@ def parquet_rows(
 
     Args:
         nulls: path of a file -> its columns that have no type.
-        columns: what is read; a file that lacks one has null there.
+        columns: the columns to read; a file that lacks one has null there.
     """
     groups: dict[tuple[str, ...], list[str]] = {}
     for path, names in nulls.items():

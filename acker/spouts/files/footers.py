@@ -1,8 +1,8 @@
-"""What Spark cannot read of a Parquet file, from the bytes of its footer.
+"""The reasons why Spark cannot read a Parquet file, from the bytes of the file's footer.
 
-PyArrow has the rest of a footer. Asked for a column that is encrypted it ends the process, so that one file
-would stop all. The footer is a struct of Thrift's compact protocol; the numbers of its fields are those of
-`parquet.thrift`.
+PyArrow reads the rest of a footer. But it ends the process where it is asked for an encrypted column, so that
+one file would stop all. The footer is a struct of Thrift's compact protocol; the numbers of its fields are
+those of `parquet.thrift`.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def unreadable(footer: bytes) -> str | None:
         footer: a file's metadata, without its length and the magic number.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the bytes are no such metadata.
     """
     try:
         return next(_unreadable(_Compact(footer)), None)
@@ -59,7 +59,7 @@ def _of_column(data: "_Compact") -> Iterator[str]:
 
 
 class _Compact:
-    """Bytes that are read from their beginning."""
+    """A reader of Thrift's compact protocol, from the first byte on."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -86,7 +86,7 @@ class _Compact:
         return found >> 1 ^ -(found & 1)
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """The number and type of each field of a struct; who asks reads or skips each before the next."""
+        """The number and type of each field of a struct; the caller reads or skips each before the next."""
         number = 0
         while head := self.byte():
             number = number + (head >> 4) if head >> 4 else self.integer()

@@ -13,7 +13,7 @@ def matches(name: str, pattern: str) -> bool:
     """Whether the whole name fits the pattern.
 
     Raises:
-        SourceError: the pattern is none.
+        SourceError: the text is no pattern.
     """
     return _compiled((pattern,)).fullmatch(name) is not None
 
@@ -22,7 +22,7 @@ def first_match(name: str, patterns: tuple[str, ...]) -> str | None:
     """The first of some patterns that the whole name fits.
 
     Raises:
-        SourceError: one of the patterns is none.
+        SourceError: one of the texts is no pattern.
     """
     if _compiled(patterns).fullmatch(name) is None:
         return None
@@ -31,7 +31,7 @@ def first_match(name: str, patterns: tuple[str, ...]) -> str | None:
 
 @cache
 def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """What any of the patterns fits."""
+    """The regular expression of the names that fit any of the patterns."""
     parts = [_as_checked_regex(pattern) for pattern in patterns]
     return re.compile("|".join(parts) if parts else "(?!)", re.DOTALL)
 

@@ -1,9 +1,9 @@
-"""Files that only grow, as logs do: where each one is, what was read of it, and what has come since.
+"""Files that only grow, as logs do: where each file is, how much was read of it, and which lines are new.
 
-A plan keeps of such a file how many of its first bytes were read, up to the end of a line, and two checksums:
-of all of these, and of the first and last `_BLOCK` of them. A plan compares the second, which costs the same
-whatever the length; each read and each replay compares the first. A file that does not hold any more what was
-read of it has changed. On a disk one that was renamed is known by its inode, if it also holds what was read.
+A plan keeps how many of a file's first bytes were read, up to the end of a line, and two checksums: one of
+all these bytes, and one of the first and last `_BLOCK` of them. A plan compares the second checksum, which
+costs the same whatever the length; each read and each replay compares the first. A file that does not hold
+these bytes any more has changed. On a disk a renamed file is known by its inode, if it also holds the bytes.
 """
 
 import os
@@ -33,8 +33,8 @@ class Part(SourceFile):
     """The first bytes of a file, which may be longer.
 
     Args:
-        at: its path below the folder now.
-        crc: of the bytes.
+        at: the file's path below the folder now.
+        crc: the CRC-32 of the bytes.
     """
 
     at: str = ""
@@ -46,8 +46,8 @@ class Places:
     """Where some known files are.
 
     Args:
-        homes: name in the plans -> path now, of those that hold what was read of them.
-        changed: paths at which another file is now, or the same with other contents.
+        homes: name in the plans -> path now, of the files that still hold the bytes that were read.
+        changed: paths at which another file is now, or the same file with other contents.
     """
 
     homes: Mapping[str, str]
@@ -73,7 +73,7 @@ class GrowingFolder:
         self._system, self._root = open_folder(absolute(folder))
 
     def places(self, known: Mapping[str, Entry], found: Listing) -> Places:
-        """Where known files are; those that are not listed under the path of their plan are looked for."""
+        """Where known files are; a file that is not listed under the path of its plan is looked for."""
         homes: dict[str, str] = {}
         others: dict[str, Entry] = {}
         for name, entry in known.items():
@@ -95,12 +95,12 @@ class GrowingFolder:
         return Places(homes, frozenset(there - set(homes.values())))
 
     def quickly(self, entries: Mapping[str, Entry], found: Listing) -> dict[str, Part]:
-        """Those of some files that hold the ends of what was read of them, by their names in the plans."""
+        """Those of some files that hold the ends of their read bytes, by their names in the plans."""
         homes = self.places(entries, found).homes
         return {name: _part_of(entries[name], path) for name, path in homes.items()}
 
     def grown(self, path: str, entry: Entry | None = None) -> dict[str, Any] | None:
-        """What a plan says of a file's whole lines; None where none came since its newest plan, if any."""
+        """A plan's entry for a file's whole lines; None where no line came since its newest plan, if any."""
         before = entry or {"bytes": 0, "crc": 0, "end": 0}
         size, lines, crc = before["bytes"], before["end"], before["crc"]
         pending: list[bytes] = []  # of a line that does not end yet
@@ -136,10 +136,10 @@ class GrowingFolder:
         return 0
 
     def verified(self, entries: Mapping[str, Entry], listed: Callable[[], Listing]) -> dict[str, Part]:
-        """Those of some files that hold all that was read of them, by their names in the plans.
+        """Those of some files that hold all of their read bytes, by their names in the plans.
 
         Args:
-            listed: lists the folder as it stands, in which those are looked for that were renamed.
+            listed: the function that lists the folder as it stands, to look for renamed files.
         """
         held = {name: self._part(path_of(entry), entry) for name, entry in entries.items()}
         if None in held.values():
@@ -157,7 +157,7 @@ class GrowingFolder:
             return b""
 
     def inode(self, path: str) -> str | None:
-        """What a file keeps when it is renamed, where the folder is on a disk."""
+        """The device and inode of a file, which a rename keeps; None where they are unknown."""
         if not isinstance(self._system, fs.LocalFileSystem):
             return None
         try:
@@ -182,7 +182,7 @@ class GrowingFolder:
         return file.mark == entry["mark"] and self.inode(path) == entry.get("inode")
 
     def _holds_ends(self, path: str, entry: Entry) -> bool:
-        """Whether a file holds the beginning and the end of what was read of it."""
+        """Whether a file holds the first and the last block of the bytes that were read of it."""
         try:
             with self._system.open_input_file(f"{self._root}/{path}") as file:
                 return bool(file.size() >= entry["bytes"] and _ends(file, entry["bytes"]) == entry["ends"])
@@ -197,7 +197,7 @@ def part_rows(spark: SparkSession, root: str, parts: Mapping[str, Part]) -> Data
         root: path or URI of the folder.
 
     Raises:
-        PySparkException: one has changed since it was compared; the next try finds that.
+        PySparkException: a file has changed since it was compared; the next try finds the change.
     """
     whole = read_files(spark, "text", root, {part.at: "" for part in parts.values()}, {"wholetext": "true"})
     named = [(part.at, name, part.bytes, part.crc) for name, part in parts.items()]

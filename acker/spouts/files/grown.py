@@ -1,4 +1,4 @@
-"""What a spout plans of files that grow: new ones first, then those that are longer, oldest plan first.
+"""The plans of a spout for files that grow: new files first, then longer ones, the oldest plan first.
 
 A file's name in the plans is its path when it was first seen. It keeps the name when it is renamed on a disk,
 as by a rotation of logs; the next file of that path is called `path~2`, and so on.
@@ -30,12 +30,12 @@ class Look:
     """A look at a folder of files that grow.
 
     Args:
-        folder: itself.
-        found: its files.
+        folder: the folder.
+        found: the listing of its files.
         entries: the newest plan of each file by its name, in the order of these plans.
         newest: the newest range, if any.
-        parted: the files of a listing that the spout takes by their names, but for some paths, and why it
-            leaves out others.
+        parted: the function that gives the files of a listing which the spout takes by their names, but for
+            some paths, and the reasons of the files which it leaves out.
     """
 
     folder: GrowingFolder
@@ -46,12 +46,12 @@ class Look:
 
     @cached_property
     def grows(self) -> dict[str, Entry]:
-        """Of the known files those that grow; a spout may have read others before it was told so."""
+        """The known files that grow; a spout may have read other files before it was told that files grow."""
         return {name: entry for name, entry in self.entries.items() if "bytes" in entry}
 
     @cached_property
     def places(self) -> Places:
-        """Where they are."""
+        """The places of the known files that grow."""
         return self.folder.places(self.grows, self.found)
 
     @cached_property
@@ -83,7 +83,7 @@ class Look:
                     yield name, path, entry
 
     def next_files(self, limit: int) -> list[dict[str, Any]]:
-        """What the next range has of each file, of about `limit` lines in all."""
+        """The entries of the next range, one for each file, of about `limit` lines in all."""
         files: list[dict[str, Any]] = []
         room = limit
         for entry in self._waiting() if limit > 0 else ():
@@ -95,7 +95,7 @@ class Look:
         return files
 
     def _waiting(self) -> Iterator[dict[str, Any]]:
-        """Entries of all that is to be read, each looked for when it is asked for."""
+        """The entries of all files with unread lines, each looked for when it is asked for."""
         for last in self.begun():
             home = self.places.homes.get(last["path"])
             yield {**last, "after": last["upto"]} | ({} if home is None else {"at": home})
@@ -139,7 +139,7 @@ class Look:
         )
 
     def _gone(self) -> list[str]:
-        """The names of known files that are nowhere."""
+        """The names of known files that are not found anywhere."""
         others = [
             name for name, entry in self.entries.items() if name not in self.grows and "why" not in entry
         ]

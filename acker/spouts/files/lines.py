@@ -1,7 +1,7 @@
 """Lines of text files as messages: as they are, as JSON objects, or as rows of CSV.
 
-A message's offset is the number of its line in the file, from 1. A line that cannot be read is a failed
-message with its reason.
+A message's offset is the number of its line in the file, from 1. A line that cannot be read is a message that
+fails, or a rejected one if it is CSV, with the reason.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ _BROKEN = "a row must be one line, and here a quoted field goes on in another or
 
 
 def split(whole: DataFrame, marked: Callable[[Column], Column] = lambda text: text) -> DataFrame:
-    """The lines of files: `_source_offset`, `value`, without the line feed, and what the files have.
+    """The lines of files: `_source_offset`, `value`, without the line feed, and the files' other columns.
 
     Args:
         whole: files, with `value`, all of the file's text, and columns that each of its lines gets.
-        marked: puts marks into a text before it is split.
+        marked: the function that puts marks into a text before it is split.
     """
     of_file = [column for column in whole.columns if column != "value"]
     numbered = whole.select(*of_file, F.posexplode(_lines(marked)).alias("_line", "value"))
@@ -73,8 +73,8 @@ def csv_lines(whole: DataFrame, parser: CsvFields, header: bool) -> DataFrame:
     A line that a quoted field goes across has marks, which `csv_rows` looks for.
 
     Args:
-        header: whether the first line of each file must have the names of the fields. If it has others, or
-            is a row, all lines of the file fail, as it does itself.
+        header: whether the first line of each file must have the names of the fields. If it has other names,
+            or is a row, all lines of the file fail, the first one too.
     """
     text = F.ltrim(F.col("value"), F.lit(_BYTE_ORDER_MARK))
     wrong = _wrong_header(F.element_at(F.split(text, "\r?\n", 2), 1), parser) if header else F.lit(None)
@@ -132,7 +132,7 @@ def _with_open_quotes(text: Column) -> Column:
 
     The mark that begins a line says how many lines before it the quote was opened. Of a text that is split
     at its quotes every second part is within quotes. Two quotes beside each other, which may stand for one
-    within a quoted field, are hidden from that.
+    within a quoted field, are hidden from the split.
     """
 
     def across(part: Column) -> Column:
@@ -157,8 +157,8 @@ def _parsed(rows: DataFrame, parser: Parser, blank: str, kind: Kind = Kind.FAIL)
     """Messages with the fields of their lines.
 
     Args:
-        blank: characters of which a line consists that is none.
-        kind: of a line that cannot be read.
+        blank: the characters of which a blank line consists, which is no message.
+        kind: the kind of a line that cannot be read.
     """
     rows = rows.where(F.trim("value", F.lit(blank)) != "" if blank else F.col("value") != "")
     text = F.when(F.col("_error").isNull(), F.col("value")).alias("value")

@@ -1,7 +1,7 @@
 """The files of a folder, listed without Spark, so that plans, reads and status all see the same.
 
-Spark's own listing hides what begins with `_` or `.`. This one hides nothing: which files a spout leaves out
-is a rule of names, `IGNORED`, that its author can read and change.
+Spark's own listing hides names that begin with `_` or `.`. This one hides nothing: which files a spout leaves
+out is a rule of names, `IGNORED`, that its author can read and change.
 """
 
 import os
@@ -52,12 +52,12 @@ class Listing:
 
     Args:
         files: by their path relative to the folder, with `/` between names, in the order of these.
-        nameless: how many have a name that is no text.
-        others: why -> paths of what cannot be read as a file, or is read under another name.
+        nameless: the number of files whose name is no text.
+        others: reason -> the paths that cannot be read as files, or are read under another name.
         aliases: path of a folder -> path of the same folder under which its files are listed.
-        empty: the paths of the empty ones.
-        root: the folder on this machine's disks; None where it is elsewhere.
-        is_in_table: whether the folder is in a Delta table's.
+        empty: the paths of the empty files.
+        root: the folder's path on this machine's disks; None where the folder is elsewhere.
+        is_in_table: whether the folder lies within the folder of a Delta table.
     """
 
     files: Mapping[str, SourceFile]
@@ -69,7 +69,7 @@ class Listing:
     is_in_table: bool = False
 
     def differing(self, marks: Mapping[str, str]) -> dict[str, SourceFile]:
-        """The files that have another mark now, by their path; one that is not there is none of them."""
+        """The files that have another mark now, by their path; a file that is not there is none of them."""
         nothing = SourceFile(0, 0)
         found: dict[str, SourceFile] = {}
         for path, mark in marks.items():
@@ -95,10 +95,11 @@ class Listing:
         """The files that a spout is to read, and how many it leaves out for which reason.
 
         Args:
-            glob: what a file's name must fit.
-            ignore: what neither its name nor that of a folder of it may fit.
-            start: paths that sort before it are left out.
-            known: paths that were read before. They are neither, under whatever name they are listed.
+            glob: the pattern that a file's name must fit.
+            ignore: the patterns that neither the file's name nor the name of one of its folders may fit.
+            start: the path before which files are left out, by the order of paths.
+            known: paths that were read before. Their files are neither taken nor left out, under whatever
+                name they are listed.
         """
         fit: dict[str, SourceFile] = {}
         left_out = Counter({_NO_TEXT: self.nameless} if self.nameless else {})
@@ -128,7 +129,7 @@ class Listing:
         return taken, left_out + told(others)
 
     def _tables(self) -> Set[str]:
-        """The folders of Delta tables: of their files some are deleted, and some rows are in several."""
+        """The folders of Delta tables, where some files are deleted and some rows lie in several files."""
         found = {path.partition(f"{_LOG}/") for path in self.files if _LOG in path}
         tables = {before for before, log, _ in found if log and before[-1:] in ("", "/")}
         return tables | {""} if self.is_in_table else tables
@@ -166,7 +167,7 @@ def _name_unfit(names: Sequence[str], glob: str, ignore: tuple[str, ...]) -> str
 
 
 def _first_names(files: Mapping[str, SourceFile], held: Container[str]) -> dict[tuple[int, str], str]:
-    """The name of each file that has several: one that was read before, and then rather none of a link."""
+    """The first name of each file that has several: one that was read before, else rather one of no link."""
     inodes = [file.inode for file in files.values() if file.inode]
     first: dict[tuple[int, str], str] = {}
     if len(set(inodes)) == len(inodes):
@@ -178,7 +179,7 @@ def _first_names(files: Mapping[str, SourceFile], held: Container[str]) -> dict[
 
 
 def told(others: Mapping[str, Sequence[str]]) -> Counter[str]:
-    """How many files are left out for which reason, which names the first of them."""
+    """Reason, with the names of its first files -> the number of files that are left out for it."""
     found: Counter[str] = Counter()
     for why, paths in others.items():
         more = f" and {len(paths) - _MOST_NAMED:,} more" if len(paths) > _MOST_NAMED else ""
@@ -188,14 +189,15 @@ def told(others: Mapping[str, Sequence[str]]) -> Counter[str]:
 
 
 def list_folder(folder: str, ignore: tuple[str, ...] = ()) -> Listing:
-    """What is in a folder and below it, as it stands; of a disk each folder once, whatever links lead to it.
+    """The files in a folder and below it; on a disk each folder is read once, whatever links lead to it.
 
     Args:
         folder: path or URI.
-        ignore: patterns of names. A folder with one may be entered again over a link that has none.
+        ignore: patterns of names. A folder whose name fits one may be entered again over a link whose name
+            fits none.
 
     Raises:
-        SourceError: it cannot be listed.
+        SourceError: the folder cannot be listed.
     """
     root = absolute(folder)
     if "://" not in root:
@@ -222,7 +224,7 @@ def list_folder(folder: str, ignore: tuple[str, ...] = ()) -> Listing:
 
 @cache
 def _is_in_table(folder: str) -> bool:
-    """Whether a folder is in that of a Delta table, and not in its log."""
+    """Whether a folder lies within the folder of a Delta table, and not in the table's log."""
     system, path = open_folder(folder)
     names = path.split("/")
     above = [f"{'/'.join(names[:count])}/{_LOG}" for count in range(2, len(names))]
@@ -237,11 +239,13 @@ def _is_in_table(folder: str) -> bool:
 def read_each(
     folder: str, paths: Iterable[str], read: Callable[[NativeFile, str], Found]
 ) -> dict[str, Found]:
-    """What `read` finds in files of a folder, several at once, without those that cannot be read now.
+    """Path -> the result of `read`, of those of some files that can be read now; several are read at once.
 
     Args:
         folder: path or URI.
-        read: is given a file and its path. An error that it raises is the disk's or the network's.
+        paths: the files' paths below the folder.
+        read: the function that is given a file and its path. An error that it raises is the disk's or the
+            network's.
 
     Raises:
         SourceError: none of them can be read, and some are there.
@@ -287,7 +291,7 @@ def look_at(folder: str, paths: Sequence[str]) -> dict[str, SourceFile]:
 
 
 def _look(folder: str, at: Callable[[str], fs.FileSelector | list[str]]) -> tuple[str, list[fs.FileInfo]]:
-    """A folder's path in its file system, and what is there of what is looked for."""
+    """A folder's path in its file system, and the files that `at` selects there."""
     try:
         system, root = open_folder(absolute(folder))
         return root, system.get_file_info(at(root))

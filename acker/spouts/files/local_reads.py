@@ -33,12 +33,12 @@ def lines_of(folder: str, files: Mapping[str, SourceFile], positions: pa.Table) 
 
     Args:
         folder: path or URI.
-        files: of the folder, by their paths below it, as `look_at` found them.
+        files: files of the folder, by their paths below it, as `look_at` found them.
         positions: source_partition, the path, and source_offset, the line's number from 1, each once.
 
     Returns:
-        None where Spark had better read them, since there are many, or files that are large, packed or cannot
-        be read from here.
+        None where Spark had better read the lines, since they are many, or their files are large, packed or
+        cannot be read from here.
     """
     size = sum(file.bytes for file in files.values())
     if positions.num_rows > MOST_MESSAGES or size > MOST_BYTES or any(map(way_of_name, files)):
@@ -80,7 +80,7 @@ def _lines(raw: NDArray[np.uint8], numbers: NDArray[np.int64]) -> Iterator[tuple
 def _ends(raw: NDArray[np.uint8], ordinals: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """Where some of a text's line feeds are, by their sorted ordinals from 1, and how many there are.
 
-    The one before the first is at -1. That of a last line without one is at the end.
+    The line feed before the first line counts as at -1. That of a last line without one is at the end.
     """
     found = np.where(ordinals < 1, -1, len(raw))
     seen = 0

@@ -1,8 +1,8 @@
 """How files of text are unpacked: by their first bytes, whatever their names.
 
-Spark unpacks by name. So a file that is packed otherwise than its name tells is given to it under another
-(`acker/spouts/files/reading.py`). A file that nobody here can unpack is left out with the reason, as is one
-whose name tells of a packing that its bytes do not have.
+Spark unpacks by name. So a file that is packed otherwise than its name tells is given to Spark under another
+name (`acker/spouts/files/reading.py`). A file that nobody here can unpack is left out with the reason, as is
+a file whose name tells of a packing that its bytes do not have.
 """
 
 import bisect
@@ -67,7 +67,7 @@ class Packing:
 
     Args:
         way: one of `ENDINGS`, or empty where it is not packed.
-        why: why it is left out; None where it is read.
+        why: the reason why the file is left out; None where it is read.
     """
 
     way: str = ""
@@ -75,7 +75,7 @@ class Packing:
 
 
 def way_of_name(path: str) -> str:
-    """The way in which Spark unpacks a file for its name; empty where it takes it as it is."""
+    """The way in which Spark unpacks a file for its name; empty where Spark takes the file as it is."""
     return next((way for ending, way in _BY_ENDING.items() if path.lower().endswith(ending)), "")
 
 
@@ -83,7 +83,7 @@ def packing(path: str, head: bytes) -> Packing:
     """How a file is unpacked.
 
     Args:
-        head: its first bytes, 512 if it has as many.
+        head: the file's first bytes, 512 if it has as many.
     """
     if not _ANY_MAGIC.match(head) and not path.lower().endswith(_ENDINGS):
         return Packing()  # as nearly all are
@@ -120,7 +120,7 @@ def _may_be(way: str, head: bytes) -> bool:
 
 
 def _unpacked(way: str, head: bytes) -> bytes:
-    """The first bytes of what is packed, as far as the head has them."""
+    """The first unpacked bytes of a file, as far as its head has them."""
     try:
         if way == "gzip":
             return zlib.decompressobj(31).decompress(head, HEAD_BYTES)
@@ -181,7 +181,7 @@ def _read_through(source: pa.NativeFile, way: str) -> None:
 
 
 def _read_bzip2(source: pa.NativeFile) -> None:
-    """Read streams of bzip2 to the end of the file; Python's own file passes over what is none."""
+    """Read streams of bzip2 to the end of the file; Python's own reader passes over bytes that are none."""
     inflater, rest = bz2.BZ2Decompressor(), b""
     while rest or (rest := source.read(_BLOCK_BYTES)):
         inflater = bz2.BZ2Decompressor() if inflater.eof else inflater

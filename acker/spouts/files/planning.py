@@ -1,8 +1,8 @@
-"""What a plan says of files that are new: how many messages each has, or why it is left out.
+"""The entries of a plan for new files: how many messages each file has, or why it is left out.
 
-Each is told as part of its entry in the plan: `end`, its number of messages, and where they are needed
-`packed`, how a file of text is unpacked if its name does not tell, `nulls`, columns of Parquet that have no
-type, and `why`, why nothing of the file is read. So one file that cannot be read stops no other.
+An entry has `end`, the number of messages, and where they are needed: `packed`, how a file of text is
+unpacked if its name does not tell; `nulls`, the columns of Parquet that have no type; and `why`, the reason
+why nothing of the file is read. So one file that cannot be read stops no other.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ Entry = Mapping[str, Any]
 
 
 def text_entries(spark: SparkSession, folder: str, files: Mapping[str, SourceFile]) -> dict[str, Entry]:
-    """What a plan says of files of text; nothing of those that cannot be opened at the moment.
+    """The entries of a plan for files of text, without those that cannot be opened at the moment.
 
     Args:
         folder: path or URI.
-        files: by their paths below it, in their order.
+        files: the files by their paths below the folder, in their order.
     """
     found: dict[str, Entry] = {
         path: _left_out(_TOO_LARGE) for path, file in files.items() if file.bytes > LARGEST_TEXT_BYTES
@@ -48,10 +48,10 @@ def text_entries(spark: SparkSession, folder: str, files: Mapping[str, SourceFil
 def parquet_entries(
     spark: SparkSession, folder: str, files: Mapping[str, SourceFile], before: StructType | None
 ) -> tuple[dict[str, Entry], StructType]:
-    """What a plan says of files of Parquet, and the columns of all that were planned so far.
+    """The entries of a plan for files of Parquet, and the columns of all files that were planned so far.
 
     Args:
-        before: the columns of those that were planned before.
+        before: the columns of the files that were planned before.
     """
     told = footers(folder, list(files))
     columns, why = unite(spark, absolute(folder).rstrip("/"), told, before)
@@ -69,7 +69,7 @@ def _left_out(why: str) -> Entry:
 
 
 def _counted(spark: SparkSession, folder: str, ways: Mapping[str, str]) -> dict[str, Entry]:
-    """What a plan says of files of text that can be unpacked, as far as their first bytes tell."""
+    """The entries of a plan for files of text that can be unpacked, as far as their first bytes tell."""
     torn = broken(folder, {path: way for path, way in ways.items() if way in IN_SILENCE})
     whole = {path: way for path, way in ways.items() if path not in torn}
     try:
@@ -108,5 +108,5 @@ def _lines(spark: SparkSession, folder: str, ways: Mapping[str, str]) -> DataFra
 
 
 def _renamed(ways: Mapping[str, str]) -> dict[str, str]:
-    """The ways of files whose names do not tell theirs, and empty texts of others."""
+    """Path -> the way in which a file is packed, where its name does not tell; empty for other files."""
     return {path: way if way != way_of_name(path) else "" for path, way in ways.items()}

@@ -1,4 +1,4 @@
-"""How Spark is given files by their names, and says which file a row is of, whatever the names hold.
+"""Reads of files by Spark, in which each row has its file's path, whatever characters the path holds.
 
 Spark passes over files whose names begin with `_` or `.`, even over those that it is given one by one, and
 unpacks by the end of a name. Hadoop fails at a colon. Hadoop's ViewFS gives such a file another name, by
@@ -43,8 +43,8 @@ def read_files(
         root: path or URI of a folder.
         ways: path of a file, relative to it -> how it is unpacked where its name does not tell, else empty;
             at least one.
-        options: of Spark's reader.
-        schema: the columns that are read; those that the first file has where it is not given.
+        options: the options of Spark's reader.
+        schema: the columns to read; by default those of the first file.
     """
     frames: list[DataFrame] = []
     for names, view in _reads(root, ways):
@@ -64,8 +64,8 @@ def refused(
     """Those of some files at which Spark's reader fails, found by halves, each with the reason.
 
     Args:
-        read: reads some of them.
-        counts: file -> how many rows it has. A file of which Spark reads another number is one of them.
+        read: the function that reads some of the files.
+        counts: file -> how many rows it has. A file fails as well where Spark reads another number of rows.
     """
     if not paths:
         return {}

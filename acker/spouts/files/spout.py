@@ -50,32 +50,32 @@ _LINES_OF_TEXT = pa.schema(
 class FileSpout:
     """Lines of text, JSON or CSV files, or rows of Parquet files, in a folder and below it.
 
-    A file is read once, when it is first seen, and must not change afterwards: messages of one that
-    changed or vanished are `lost`. Files are taken in the order of their paths. One that cannot be read, as
-    it is packed in an unknown way or is no Parquet, is left out with the reason and stops no other. A replay
-    of few messages of text or JSON reads their files without Spark.
+    A file is read once, when it is first seen, and must not change afterwards: the messages of a file that
+    changed or vanished are `lost`. Files are taken in the order of their paths. A file that cannot be read,
+    as it is packed in an unknown way or is no Parquet, is left out with the reason and stops no other. A
+    replay of few messages of text or JSON reads their files without Spark.
 
     Args:
-        folder: path or URI.
+        folder: path or URI of the folder.
         format: "text" emits a column `value`, one line a message, without its end of line; "json" and "csv"
             the columns of `schema`, blank lines left out; "parquet" the files' own columns.
         schema: DDL of the JSON objects or of the fields of CSV, such as "id bigint, name string".
-        glob: which file names to take.
+        glob: the pattern of the file names to take.
         ignore: names of files and folders that are left out all the same, as patterns like `glob`; by
-            default what programs leave beside data, or write before it has its name.
+            default those of files that programs leave beside data, or write before the data has its name.
         start: a path below the folder. Files whose paths sort before it are not read, whenever they come.
         header: whether each file of CSV begins with a line of the schema's names.
         delimiter: the character between fields of CSV. A field that holds it, or a quote, is in double
             quotes, with its own quotes doubled. A row is one line: one whose quotes go on in the next line
             fails, as the next one does.
-        grows: whether files only grow, as logs do. What is appended to one is read when its line is whole.
-            A file that does not hold any more what was read of it has changed. Not for Parquet.
+        grows: whether files only grow, as logs do. A line that is appended to a file is read when it is
+            whole. A file that does not hold its read lines any more has changed. Not for Parquet.
         null: a field of CSV that stands for null, as an empty one does, such as "NA".
-        escape: a backslash, where it makes a quote or a backslash of CSV one of its field. By default it is
-            a character as others.
+        escape: a backslash, where it makes the quote or backslash after it a part of a CSV field. By default
+            a backslash is a character like others.
 
     Raises:
-        SourceError: what is given does not fit together.
+        SourceError: the arguments do not fit together.
     """
 
     folder: str
@@ -114,14 +114,14 @@ class FileSpout:
         first_match("", self.ignore)
 
     def message_schema(self, spark: SparkSession) -> StructType:
-        """See `Spout`. Of Parquet files the columns of those that are there, none before the first."""
+        """See `Spout`. For Parquet the columns are those of the files that are there, none without files."""
         if self.format == "parquet":
             taken, _ = list_folder(self.folder, self.ignore).parted(self.glob, self.ignore, self.start)
             return parquet_entries(spark, self.folder, dict(islice(taken.items(), _AT_ONCE)), None)[1]
         return columns_of(spark, self.schema or "value string").toNullable()
 
     def message_columns(self) -> dict[str, str]:
-        """See `TellsColumns`. Those of Parquet files are not known."""
+        """See `TellsColumns`. The columns of Parquet files are not known."""
         return {} if self.format == "parquet" else columns_in(self.schema or "value string")
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
@@ -231,7 +231,7 @@ class FileSpout:
     def _held_rows(
         self, spark: SparkSession, positions: pa.Table, history: History, held: Mapping[str, SourceFile]
     ) -> DataFrame:
-        """The messages at some positions, of files that hold what was read of them."""
+        """The messages at some positions, of files that still hold their read contents."""
         entries = _entries(history)
         few = lines_of(self.folder, held, positions) if self._is_plain(held, entries) else None
         if few is not None:
@@ -250,7 +250,7 @@ class FileSpout:
         )
 
     def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
-        """See `ReadsFew`. Lines of text that are UTF-8, of files that are as they were."""
+        """See `ReadsFew`. It reads lines of text in UTF-8, of files that have not changed."""
         entries, lines = _entries(history), None
         wanted = set(positions["source_partition"].to_pylist())
         held = self._held(wanted, entries)
@@ -273,10 +273,10 @@ class FileSpout:
     def _held(
         self, wanted: Iterable[str], entries: Mapping[str, Entry], is_quick: bool = False
     ) -> dict[str, SourceFile]:
-        """Those of some files that hold what was read of them, by their names in the plans.
+        """Those of some files that still hold their read contents, by their names in the plans.
 
         Args:
-            is_quick: whether of those that grow only the ends of that are compared.
+            is_quick: whether only the ends of the read contents are compared where files grow.
         """
         asked = set(wanted) & entries.keys() - self._broken.keys()
         fixed, growing = split_entries(entries[name] for name in sorted(asked) if "why" not in entries[name])
@@ -298,11 +298,11 @@ class FileSpout:
         )
 
     def _is_plain(self, held: Mapping[str, SourceFile], entries: Mapping[str, Entry]) -> bool:
-        """Whether some files are lines, one a message, and are not packed unknown to their names."""
+        """Whether some files have one message a line, and none is packed otherwise than its name tells."""
         return self.format in ("text", "json") and not any("packed" in entries[path] for path in held)
 
     def backlog(self, history: History) -> Backlog:
-        """See `HasBacklog`. Of files that were begun it knows the rows, of others the bytes."""
+        """See `HasBacklog`. Files that were begun are counted in rows, others in bytes."""
         if self.grows:
             return self._look(_entries(history), history).backlog()
         found, entries = list_folder(self.folder, self.ignore), _entries(history)
@@ -321,7 +321,7 @@ class FileSpout:
         return Backlog(unread, oldest, dict(left_out), {}, changed, gone, found.is_empty)
 
     def _changed(self, found: Listing, entries: Mapping[str, Entry]) -> Changed | None:
-        """The files that are others than when they were read, and that the spout would read if it could."""
+        """The files that changed since they were read, and that the spout would read by their names."""
         marks = {path: entry["mark"] for path, entry in entries.items() if "why" not in entry}
         differing = replace(found, files=found.differing(marks), nameless=0, others={})
         changed, _ = differing.parted(self.glob, self.ignore, self.start)
@@ -332,7 +332,7 @@ class FileSpout:
     ) -> tuple[dict[str, SourceFile], Counter[str]]:
         """The files that no range has named yet: those that are to be read, and why others are left out.
 
-        A file that a range names as left out may be read once it is another.
+        A file that a range names as left out may be read once it has changed.
         """
         known: set[str] = set()
         unread: dict[str, list[str]] = {}
@@ -358,7 +358,7 @@ class FileSpout:
         return self._own_columns(spark, _entries(history))  # of a version that did not note them
 
     def _own_columns(self, spark: SparkSession, entries: Mapping[str, Entry]) -> StructType:
-        """The columns of those of some Parquet files that are unchanged."""
+        """The columns of some Parquet files, as far as these are unchanged."""
         found = look_at(self.folder, list(entries))
         held = {p: found[p] for p, entry in entries.items() if _is_unchanged(found, p, entry["mark"])}
         return parquet_entries(spark, self.folder, held, None)[1]
@@ -379,9 +379,10 @@ class FileSpout:
 
         Args:
             held: the files by their names in the plans.
-            entries: what the plans say of them.
-            wanted: chooses among lines, before they are read as rows, or among rows of Parquet.
-            columns: of Parquet, as JSON.
+            entries: the files' entries in the plans.
+            wanted: the function that chooses among lines, before they are read as rows, or among rows of
+                Parquet.
+            columns: the columns of Parquet, as JSON.
         """
         parts = {name: file for name, file in held.items() if isinstance(file, Part)}
         files = {path: entries[path] for path in held if path not in parts}
@@ -417,7 +418,7 @@ class FileSpout:
 
 
 def _entries(history: History) -> dict[str, Entry]:
-    """What the newest plan that names a file says of it, by the file's path, in the order of these plans."""
+    """A file's path -> its entry in the newest plan that names it, in the order of these plans."""
     found: dict[str, Entry] = {}
     for planned in history.every():
         for file in planned["files"]:
@@ -431,7 +432,7 @@ def _is_unchanged(found: Mapping[str, SourceFile], path: str, mark: str | None) 
 
 
 def _lost(positions: DataFrame) -> DataFrame:
-    """Messages at positions of files that are others now or gone, with the reason in `_why`."""
+    """`lost` messages at positions of files that changed or vanished, with the reason in `_why`."""
     why = F.concat(F.col("_why"), F.lit(": "), F.col("_source_partition"))
     return positions.withColumns({"_kind": F.lit(Kind.LOST.value), "_error": why}).drop("_why")
 

@@ -1,7 +1,7 @@
 """A folder on a disk, walked so that each folder below it is entered once, whatever links lead to it.
 
 Folders come before links to them, and links in the order of their paths. So a link to a folder that is read
-anyway adds nothing, and one that leads in a circle is no trouble. What is no file is told.
+anyway adds nothing, and a link that leads in a circle is no trouble. Entries that are no files are noted.
 """
 
 import os
@@ -24,9 +24,9 @@ class SourceFile:
     """A file of a folder.
 
     Args:
-        bytes: its length.
-        changed_millis: when it was changed, in milliseconds since 1970.
-        inode: what its names have in common where it has several; 0 where nobody knows.
+        bytes: the file's length.
+        changed_millis: when the file was changed, in milliseconds since 1970.
+        inode: the number that all names of the file have in common; 0 where it is unknown.
         linked: whether the path leads over a link.
     """
 
@@ -37,28 +37,28 @@ class SourceFile:
 
     @property
     def mark(self) -> str:
-        """What tells that the file changed, as journals hold it: Hadoop knows a file by the same two."""
+        """The file's length and time, as journals hold them: Hadoop, too, knows by these that it changed."""
         return f"{self.bytes}:{self.changed_millis}"
 
     @property
     def changed_at(self) -> datetime:
-        """When it was changed (UTC)."""
+        """When the file was changed (UTC)."""
         return _EPOCH + timedelta(milliseconds=self.changed_millis)
 
 
 @dataclass
 class Walk:
-    """What is in a folder and below it.
+    """A walk through a folder and the folders below it.
 
     Args:
         root: the folder.
-        is_ignored: whether nothing of what has this name is read. What lies in such folders is found, but
-            what is in them counts as not entered, and links in them are not followed.
-        files: those that are not empty, by their paths below the root.
-        others: why -> paths of what is no file that can be read.
-        aliases: path -> the path of the very folder that was entered in its place.
-        empty: the paths of files that are.
-        nameless: how many files have a name that is no text.
+        is_ignored: tells of a name whether files and folders of this name are left out. Files in such folders
+            are found, but the folders count as not entered, and links in them are not followed.
+        files: the files that are not empty, by their paths below the root.
+        others: reason -> the paths that are no files that can be read.
+        aliases: path of a folder -> the path under which the same folder was entered.
+        empty: the paths of empty files.
+        nameless: the number of files that are not empty and whose name is no text.
     """
 
     root: str
@@ -72,7 +72,7 @@ class Walk:
     _links: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        """Walk.
+        """Walk through the folder, and note its files.
 
         Raises:
             OSError: the root cannot be listed.
@@ -110,11 +110,11 @@ class Walk:
         return first != folder
 
     def _is_folder(self, entry: os.DirEntry[str], path: str, ignored: bool, linked: bool) -> bool:
-        """Whether an entry is a folder that is to be entered now; notes what it is else.
+        """Whether an entry is a folder that is to be entered now; other entries are noted by their kind.
 
         Args:
-            ignored: whether nothing of the folder that it is in is read.
-            linked: whether that was entered over a link.
+            ignored: whether the entry lies in a folder of which nothing is read.
+            linked: whether that folder was entered over a link.
         """
         is_link = entry.is_symlink()
         try:

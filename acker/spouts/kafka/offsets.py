@@ -1,4 +1,4 @@
-"""What runs inside Spark's Python workers: records of Kafka at given offsets, wherever these lie.
+"""Records of Kafka at given offsets, read inside Spark's Python workers.
 
 Spark's own source reads one span of each partition in a scan. Here a consumer goes from one offset to the
 next, in all its partitions at once, and several do so side by side, since it takes longest to wait for a
@@ -52,7 +52,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 
 
 def gone(earliest: object) -> str:
-    """Why a record is missing that retention has deleted."""
+    """The reason why a record is missing that retention has deleted."""
     return f"gone from the topic, whose partition begins at offset {earliest}"
 
 
@@ -71,13 +71,13 @@ def spans(offsets: Sequence[int]) -> list[list[int]]:
 class OffsetReader:
     """Reads records at `topic`, `partition`, `offset`, with `earliest`, the first offset that is left there.
 
-    It makes a row for each, as `COLUMNS` says. `missing` is why there is no record.
+    It makes a row for each place, as `COLUMNS` says. `missing` is the reason why a place has no record.
 
     Args:
-        settings: of librdkafka: where the cluster is, and a login.
-        committed: whether records of aborted transactions are missing.
-        tombstones: whether a record without a value is there.
-        headers: whether they are wanted.
+        settings: settings of librdkafka: where the cluster is, and a login.
+        committed: whether records of aborted transactions count as missing.
+        tombstones: whether a record without a value counts as a record.
+        headers: whether the headers of records are wanted.
     """
 
     settings: Mapping[str, str] = field(repr=False)
@@ -141,10 +141,10 @@ class OffsetReader:
                 yield _missing(place, offset, HOLE)
 
     def _records(self, consumer: Any, walks: Mapping[_Place, "_Walk"]) -> Iterator[tuple[_Place, Any]]:
-        """What comes along the walks: records, and that a partition ends.
+        """The records along the walks, and the events which tell that a partition ends.
 
         Raises:
-            TimeoutError: nothing comes.
+            TimeoutError: no record comes in time.
         """
         from confluent_kafka import TopicPartition
 
@@ -174,7 +174,7 @@ class OffsetReader:
         """The offset after a record, or where the partition ends.
 
         Raises:
-            RuntimeError: the broker refuses, or does not have so many.
+            RuntimeError: the broker refuses, or the partition ends before the offset `last`.
         """
         from confluent_kafka import KafkaError
 
@@ -205,7 +205,7 @@ def _side_by_side(readers: Sequence[Iterator[_Row]]) -> Iterator[list[_Row]]:
     """The rows of some readers, each of which goes on in a thread of its own while its rows are taken.
 
     Raises:
-        Exception: what a reader raises.
+        Exception: the error that a reader raises.
     """
     found: Queue[list[_Row] | Exception | None] = Queue(1)
     is_over = Event()
@@ -245,11 +245,11 @@ def _missing(place: _Place, offset: int, reason: str) -> _Row:
 
 
 class _Walk:
-    """How far the reading of a partition is, which goes from span to span.
+    """The progress of a reader through the spans of a partition.
 
     Attributes:
-        first, last: of the span that is read.
-        is_over: whether all of them are.
+        first, last: the first and the last offset of the span that is read now.
+        is_over: whether all spans were read.
     """
 
     def __init__(self, spans: Sequence[list[int]]) -> None:
@@ -264,7 +264,7 @@ class _Walk:
         return is_wanted
 
     def passed(self, following: int) -> set[int]:
-        """Go on to the next span where this one ends before an offset. Returns what it should have had."""
+        """Go on to the next span where this one ends before an offset; return the offsets that it lacked."""
         if following <= self.last:
             return set()
         left = self._left

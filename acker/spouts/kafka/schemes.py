@@ -1,4 +1,4 @@
-"""Schemes: what becomes of a Kafka record's key and value as columns of a message."""
+"""Schemes: the key and value of a Kafka record as columns of a message."""
 
 import json
 from dataclasses import dataclass
@@ -24,13 +24,17 @@ _MOST_SCHEMAS = 100  # for which the registry is asked in a batch: bytes that ar
 
 
 class Scheme(Protocol):
-    """What a record is as a message."""
+    """The protocol of schemes: the key and value of a record as columns of a message."""
 
     def parsed(self, records: DataFrame) -> DataFrame:
-        """The records, with `_fields`, a struct of the columns, and `_why` one cannot be read, or null.
+        """Parse records into columns.
 
         Args:
-            records: with `key` and `value`, which are binary, and columns that stay.
+            records: rows with `key` and `value`, which are binary, and columns that stay.
+
+        Returns:
+            The records with two more columns: `_fields`, a struct of the columns, and `_why`, the reason why
+            a record cannot be read, or null.
 
         Raises:
             SourceError: the scheme has columns that no spout can have.
@@ -40,7 +44,11 @@ class Scheme(Protocol):
 @checked
 @dataclass(frozen=True)
 class Bytes:
-    """The value as it is, in a column of type binary."""
+    """The value as it is, in a column of type binary.
+
+    Args:
+        name: the name of the column.
+    """
 
     name: str = "value"
 
@@ -52,7 +60,11 @@ class Bytes:
 @checked
 @dataclass(frozen=True)
 class Text:
-    """The value as text in UTF-8."""
+    """The value as text in UTF-8, in a column of type string.
+
+    Args:
+        name: the name of the column.
+    """
 
     name: str = "value"
 
@@ -69,7 +81,12 @@ class Text:
 @checked
 @dataclass(frozen=True)
 class KeyValue:
-    """Key and value, each as text in UTF-8; a record may lack its key."""
+    """Key and value, each as text in UTF-8; a record may lack its key.
+
+    Args:
+        key: the name of the key's column.
+        value: the name of the value's column.
+    """
 
     key: str = "key"
     value: str = "value"
@@ -87,7 +104,7 @@ class Json:
     """The fields of the value's JSON object.
 
     Args:
-        schema: their DDL, such as "id bigint, name string".
+        schema: the DDL of the fields, such as "id bigint, name string".
     """
 
     schema: str
@@ -117,11 +134,11 @@ class Avro:
     Args:
         schema: a record as JSON, whose fields are the columns. Without a registry values are written with it.
         registry: the address of a schema registry, such as "http://registry:8081". Then a value names the
-            schema that it is written with, as Confluent's clients do, and `schema` is what is read of it.
+            schema that it is written with, as Confluent's clients do, and `schema` has the fields to read.
         connection: in place of the address: the name of a connection, which may also hold a login.
 
     Raises:
-        SourceError: what is given does not fit together.
+        SourceError: the arguments do not fit together, or `schema` is no record with names of columns.
     """
 
     schema: str
@@ -175,11 +192,11 @@ class Avro:
 
 
 def _within(schema: str) -> str:
-    """A record with two fields: the one whose bytes are those of the field, and the mark that ends them.
+    """The schema of a record with two fields: `datum`, a value of `schema`, and `mark`, the bytes behind it.
 
-    Spark makes a value that it cannot read a record of nulls, which it may be as well. Its only field is
-    then null, which a value of the field never is. And it leaves bytes behind a value unread; then the mark
-    is not where it should be.
+    Spark reads a bad value as a record of nulls, which a good value may be as well. Here the field `datum` is
+    null for a bad value, and for no good one. Spark also leaves bytes behind a value unread; then the mark is
+    not where it should be.
     """
     mark = {"type": "fixed", "name": "_mark", "size": len(_MARK)}
     fields = [{"name": "datum", "type": json.loads(schema)}, {"name": "mark", "type": mark}]
@@ -191,7 +208,7 @@ def _with(records: DataFrame, fields: Column, why: Column) -> DataFrame:
 
 
 def _text(name: str) -> tuple[Column, Column]:
-    """A column of bytes as text, and why it is none."""
+    """A column of bytes as text, and the reason why the bytes are no text, or null."""
     raw = F.col(name).cast("string")
     valid = F.is_valid_utf8(raw)
     return F.make_valid_utf8(raw), F.when(~valid, F.lit(f"the {name} is not valid UTF-8"))

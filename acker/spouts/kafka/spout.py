@@ -41,7 +41,13 @@ def by_topic(values: Mapping[Partition, Any], as_list: bool = False) -> str:
 
 
 def shares(waiting: Mapping[Partition, int], limit: int, most: int | None) -> dict[Partition, int]:
-    """How many offsets of each partition a batch takes: as fair as what each has allows."""
+    """How many offsets of each partition a batch takes: equal shares, as far as each partition has so many.
+
+    Args:
+        waiting: partition -> the number of offsets that are left to read.
+        limit: the most offsets of the batch.
+        most: the most offsets of one partition; None: no limit.
+    """
     found = {}
     room = limit
     order = sorted(waiting, key=lambda partition: (waiting[partition], partition))
@@ -69,29 +75,31 @@ class KafkaSpout:
     A record without a value (a tombstone) is passed over, unless `tombstones` is set.
 
     Args:
-        servers: of any brokers of the cluster, as "host:port,host:port"; empty where a connection says so.
-        topics: names; or leave it out and give a pattern.
+        servers: the addresses of any brokers of the cluster, as "host:port,host:port"; empty where a
+            connection tells them.
+        topics: the names of the topics; or leave them out and give a pattern.
         pattern: a regular expression for whole names. Topics are looked up at each plan.
-        scheme: what a record becomes; by default its value as text.
+        scheme: the scheme that makes a message of a record; by default its value as text.
         schemes: topic -> a scheme of its own.
         metadata: whether a message also has topic, partition, offset, timestamp, key and headers.
         tombstones: whether a record without a value is a message with nulls.
         start: where a new spout begins: the earliest or latest offset, the first record of a time or later,
             or an offset for each partition ("orders-0": 512). Partitions that come later are read from
             their beginning.
-        restart: any text. A spout whose text is another than before goes on at `start`, but never behind
-            what it has read.
-        out_of_range: what to do where the next offset is gone: an error, or go on at the earliest one.
-        max_behind: offsets that a partition may lie behind its end; what is older is left out.
-        partition_rows: offsets of one partition that a batch takes at most.
+        restart: any text. A spout whose text is another than before goes on at `start`, but never behind the
+            records that it has read.
+        out_of_range: where the next offset is gone, "error" stops the spout with a SourceError, and
+            "earliest" goes on at the earliest offset.
+        max_behind: the most offsets that a partition may lie behind its end; older records are left out.
+        partition_rows: the most offsets of one partition that a batch takes.
         committed: whether records of aborted and open transactions are left out.
         group: a consumer group without members, to which each fold commits how far all messages are
-            settled, so that monitors of lag see it. Nothing is read from it.
+            settled, so that monitors of lag see it. Nothing is read from the group.
         connection: the name of an Airflow connection of type `kafka` with librdkafka's configuration in its
-            extra, which holds what is secret.
+            extra, which holds the secrets.
 
     Raises:
-        SourceError: what is given does not fit together.
+        SourceError: the arguments do not fit together.
     """
 
     servers: str = ""
@@ -193,7 +201,7 @@ class KafkaSpout:
         return {str(p): end for p, (_, end) in spans_of(planned).items()}
 
     def read_positions(self, spark: SparkSession, positions: pa.Table, history: History) -> DataFrame:
-        """See `Spout`. What is not there any more comes back as lost, with the reason."""
+        """See `Spout`. Messages that are gone come back as `lost`, with the reason."""
         wanted = pl.DataFrame(positions).select(name="source_partition", offset="source_offset").unique()
         partitions = [Partition.parse(name) for name in wanted["name"].unique().sort()]
         self._check_topics(partitions, history.newest)
@@ -262,7 +270,7 @@ class KafkaSpout:
         """The topics that are there now.
 
         Raises:
-            SourceError: one that was named is not there, or the cluster does not answer.
+            SourceError: a topic that was named is not there, or the cluster does not answer.
         """
         names = (self.topics,) if isinstance(self.topics, str) else self.topics
         return self._cluster.topics(self._cluster.names(self.pattern) if self.pattern else names)
@@ -270,7 +278,7 @@ class KafkaSpout:
     def _position(
         self, topics: Mapping[str, Topic], newest: Range | None
     ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """The next offset of each partition, and how many offsets it passes over there.
+        """The next offset of each partition, and how many offsets the spout skips before it.
 
         Raises:
             SourceError: a topic was made anew, or a next offset is gone.
@@ -344,14 +352,14 @@ class KafkaSpout:
                 )
 
     def _check_topics(self, partitions: Iterable[Partition], planned: Range | None) -> None:
-        """Refuse to read from topics that are others than those that were planned."""
+        """Refuse to read from topics that were made anew since they were planned."""
         self._check_same(self._cluster.topics({partition.topic for partition in partitions}), planned)
 
     def _messages(self, records: Callable[[Column], DataFrame]) -> DataFrame:
         """Records as messages.
 
         Args:
-            records: those whose column `topic` fits a condition.
+            records: the function that gives the records for which a condition on `topic` holds.
         """
         frames = [
             self._parsed(records(F.col("topic") == topic), scheme) for topic, scheme in self.schemes.items()

@@ -29,11 +29,11 @@ class CsvFields:
     """Reads texts as rows. An empty field is null, in quotes or not.
 
     Args:
-        fields: in their order.
-        zone: of a timestamp that names none.
-        delimiter: what is between fields.
-        null: a field that is null as an empty one is.
-        escapes: whether a backslash before a quote or another backslash makes it one of its field.
+        fields: the fields of a row, in their order.
+        zone: the zone of a timestamp that names none.
+        delimiter: the character between fields.
+        null: the text of a field that is null, as an empty field is.
+        escapes: whether a backslash makes the quote or backslash after it a part of the field.
     """
 
     form = "CSV"
@@ -54,7 +54,7 @@ class CsvFields:
         self.escapes = escapes
 
     def at_once(self, texts: pa.Array) -> list[pa.Array] | None:
-        """The columns of all texts, where none has quotes; None where one may be bad."""
+        """The columns of all texts; None where a text has quotes or may be bad."""
         unusual = r'["\r\n\x{FEFF}\x00' + (r"\\]" if self.escapes else "]")
         if texts.nbytes >= _LARGEST_BYTES or pc.any(pc.match_substring_regex(texts, unusual)).as_py():
             return None
@@ -77,7 +77,7 @@ class CsvFields:
         return columns
 
     def one_by_one(self, texts: Sequence[str]) -> tuple[list[pa.Array], list[Misfit | None]]:
-        """The columns, with nulls where a text is bad, and what is wrong with each text."""
+        """The columns, with nulls where a text is bad, and the misfit of each text, None where it is good."""
         wrong: list[Misfit | None] = [None] * len(texts)
         rows: list[Sequence[str | None]] = []
         limit = csv.field_size_limit(sys.maxsize)
@@ -101,7 +101,7 @@ class CsvFields:
         """The fields of a row.
 
         Raises:
-            Misfit: it is none, or has another number of fields.
+            Misfit: the text is no row, or has another number of fields.
         """
         hidden = self._hidden(text)
         try:
@@ -113,10 +113,10 @@ class CsvFields:
         return row if hidden == text else [field.translate(_SHOWN) for field in row]
 
     def _hidden(self, text: str) -> str:
-        """A row with marks in the place of what backslashes escape, so that it parts no fields.
+        """A row with marks in the place of the characters that backslashes escape, which then part no fields.
 
         Raises:
-            Misfit: it has such marks itself.
+            Misfit: the row has such marks itself.
         """
         if not self.escapes or "\\" not in text:
             return text
@@ -134,7 +134,7 @@ class CsvFields:
         return read_at_once(texts, field, self.zone)
 
     def _column(self, texts: Sequence[str | None], field: Field, wrong: list[Misfit | None]) -> pa.Array:
-        """The values of a column, having noted which texts are none."""
+        """The values of a column. A text that is no value is noted in `wrong`, and its value is null."""
         read = text_reader(field.kind, self.zone)
         values: list[Any] = []
         for place, text in enumerate(texts):

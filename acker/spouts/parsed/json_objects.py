@@ -1,7 +1,7 @@
 """JSON objects as rows: one object a text, whose fields are values of Spark's types exactly, or a misfit.
 
-Python's decoder reads text by text. Arrow, which is faster, reads a whole batch first, and what it returns
-counts only where it cannot be otherwise. Pickled by value, as `acker.spouts.parsed.texts` is.
+Python's decoder reads text by text. Arrow, which is faster, reads a whole batch first, and its result counts
+only where it cannot differ. Pickled by value, as `acker.spouts.parsed.texts` is.
 """
 
 import sys
@@ -36,8 +36,8 @@ class JsonObjects:
     """Reads texts as objects.
 
     Args:
-        fields: of the objects; other keys are passed over.
-        zone: of a timestamp that names none.
+        fields: the fields of the objects; other keys are passed over.
+        zone: the zone of a timestamp that names none.
     """
 
     form = "JSON"
@@ -77,7 +77,7 @@ class JsonObjects:
         return columns
 
     def one_by_one(self, texts: Sequence[str]) -> tuple[list[pa.Array], list[Misfit | None]]:
-        """The columns, with nulls where a text is bad, and what is wrong with each text."""
+        """The columns, with nulls where a text is bad, and the misfit of each text, None where it is good."""
         read = struct_reader([(field.name, field.kind) for field in self.fields], self.zone)
         decoder, nothing = json_decoder(), dict.fromkeys(field.name for field in self.fields)
         rows: list[dict[str, Any]] = []

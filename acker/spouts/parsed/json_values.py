@@ -55,7 +55,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def json_decoder() -> json.JSONDecoder:
-    """Python's decoder, which is not pickled, as it leaves numbers and keys."""
+    """Python's decoder, set to keep numbers as they are written and to note keys that occur twice."""
     return json.JSONDecoder(
         object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=Number
     )
@@ -65,7 +65,7 @@ def decoded(decoder: json.JSONDecoder, text: str) -> dict[str, Any]:
     """The object that a text is.
 
     Raises:
-        Misfit: it is none.
+        Misfit: the text is no object.
     """
     try:
         found = decoder.decode(text)
@@ -166,7 +166,7 @@ def _atom(kind: DataType, zone: tzinfo) -> Reader:
 
 
 def _takes(kind: DataType, value: str) -> bool:
-    """Whether a type takes a number, or a string, if it reads it."""
+    """Whether a type may be read from a value, which is a number or a string."""
     number = isinstance(value, Number)
     match kind:
         case DecimalType():

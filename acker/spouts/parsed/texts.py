@@ -1,8 +1,8 @@
 """The texts that stand for values of Spark's types, in a field of CSV or in a string of JSON.
 
 A text is a value exactly, or it is none: nothing is cut, rounded or guessed. A type reads one text, or a
-whole column of texts at once; the latter leaves to the former whatever it is not sure of. The module is
-pickled by value, so a worker of Spark needs PySpark and PyArrow and not this project.
+whole column of texts at once; a column that may be read otherwise at once is left to be read text by text.
+The module is pickled by value, so a worker of Spark needs PySpark and PyArrow and not this project.
 """
 
 import re
@@ -74,8 +74,8 @@ class Field:
     """A column that texts are read into.
 
     Args:
-        arrow: its type as Arrow has it.
-        is_required: whether it is NOT NULL.
+        arrow: the column's type as Arrow has it.
+        is_required: whether the column is NOT NULL.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Misfit(ValueError):
 
     Args:
         why: a sentence about the value.
-        path: where it is in the row.
+        path: where the value is in the row.
     """
 
     def __init__(self, why: str, path: str = "") -> None:
@@ -103,13 +103,13 @@ class Misfit(ValueError):
         return cls(f"{shown(written, _SHOWN)} is no {kind.simpleString()}")
 
     def below(self, step: str) -> "Misfit":
-        """The same as one of a field, or of an element, that holds it."""
+        """The same misfit, with the field or element that holds the value before its path."""
         join = "." if self.path and not self.path.startswith("[") else ""
         return Misfit(self.why, f"{step}{join}{self.path}")
 
 
 def is_readable(kind: DataType) -> bool:
-    """Whether texts can be values of a type that holds no others."""
+    """Whether texts can be values of a type; no type with elements or fields is one."""
     return isinstance(kind, _ATOMS)
 
 
@@ -117,7 +117,7 @@ def text_reader(kind: DataType, zone: tzinfo) -> Reader:
     """Return the function that reads a text as a value of a type, or raises one of `NO_VALUE`.
 
     Args:
-        zone: of a timestamp that names none.
+        zone: the zone of a timestamp that names none.
     """
     match kind:
         case StringType():
@@ -230,10 +230,10 @@ def _offset(zone: str) -> tzinfo:
 
 
 def read_at_once(texts: pa.Array, field: Field, zone: tzinfo) -> pa.Array | None:
-    """A column of texts as values, as `text_reader` would read each; None where it may be otherwise.
+    """A column of texts as values, as `text_reader` would read each; None where a value may differ.
 
     Args:
-        texts: with nulls, which stay.
+        texts: the texts; nulls among them stay.
         zone: see `text_reader`.
     """
     try:

@@ -53,14 +53,14 @@ class Parser(Protocol):
         """The columns of all texts; None where one may be bad, or be read otherwise by itself."""
 
     def one_by_one(self, texts: Sequence[str]) -> tuple[list[pa.Array], list[Misfit | None]]:
-        """The columns, and what is wrong with each text; the values of one that is bad do not count."""
+        """The columns, and the misfit of each text or None; the values of a bad text do not count."""
 
 
 def columns_of(spark: SparkSession, ddl: str) -> StructType:
     """The columns of a schema that a user gives for JSON or CSV, those NOT NULL as such.
 
     Raises:
-        SourceError: it is none, one of them has a reserved name, or a field within one is NOT NULL.
+        SourceError: the text is no schema, a column has a reserved name, or a field within one is NOT NULL.
     """
     try:
         schema: StructType = spark.createDataFrame([], ddl).schema
@@ -84,7 +84,7 @@ def fields_of(schema: StructType, nested: bool) -> list[Field]:
         nested: whether the form has nested values.
 
     Raises:
-        SourceError: one is of a type that no text can be.
+        SourceError: a field is of a type that cannot be read from text.
     """
     for field in schema.fields:
         if not _is_readable(field.dataType, nested):
@@ -103,7 +103,7 @@ def zone_of(spark: SparkSession, schema: StructType) -> tzinfo:
     """The zone of timestamps that name none: the session's.
 
     Raises:
-        SourceError: Python does not know it.
+        SourceError: Python does not know the session's zone.
     """
     if not _has_times(schema):
         return UTC
@@ -127,7 +127,7 @@ def parsed(texts: DataFrame, parser: Parser) -> DataFrame:
     """Rows of texts: `_fields`, a struct of the columns, and `_why`, why a text is bad, or else null.
 
     Args:
-        texts: with `value`, a text or null, and columns that stay.
+        texts: rows with `value`, a text or null, and columns that stay.
     """
     kept = [field for field in texts.schema.fields if field.name != "value"]
     fields = StructType([StructField(field.name, field.kind) for field in parser.fields])
@@ -142,7 +142,7 @@ class Rows:
         self.parser = parser
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches as `parsed` returns them, of such as it is given."""
+        """Batches with the columns that `parsed` returns, made of batches with those that it is given."""
         for batch in batches:
             names = [name for name in batch.schema.names if name != "value"]
             fields, why = self._rows(batch.column("value"))
@@ -166,7 +166,7 @@ class Rows:
         return pa.concat_arrays(read), pa.concat_arrays(whys)
 
     def _slices(self, texts: pa.Array) -> Iterator[tuple[pa.StructArray, pa.Array]]:
-        """The same, in slices that are read at once, but for a few of which each has an odd text."""
+        """The result of `found` in slices, which are read at once but for a few that have an odd text."""
         columns = self._at_once(texts)
         if columns is not None or not self.parser.is_slow:
             yield self._read(texts, columns)
@@ -202,7 +202,7 @@ class Rows:
         return pa.StructArray.from_arrays(columns, fields=fields, mask=why.is_valid()), why
 
     def _without_required(self, texts: pa.Array, columns: list[pa.Array], why: pa.Array) -> pa.Array:
-        """Why texts are bad, those beside that have no value for a column which is NOT NULL."""
+        """Why texts are bad, also those that have no value for a column which is NOT NULL."""
         for field, column in zip(self.parser.fields, columns, strict=True):
             if not field.is_required or not column.null_count:
                 continue
@@ -216,7 +216,7 @@ class Rows:
         return why
 
     def _one_by_one(self, lines: list[str]) -> tuple[list[pa.Array], list[Misfit | None]]:
-        """As the parser does it; a text that makes it raise is searched by halves, and is bad."""
+        """The result of the parser's `one_by_one`; a text that makes it raise is found by halves, and bad."""
         try:
             return self.parser.one_by_one(lines)
         except Exception as error:
