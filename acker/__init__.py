@@ -1,4 +1,4 @@
-"""What an author of topologies imports. Each name is loaded when it is first used, with Spark if it needs it.
+"""The names that authors of topologies import. Each is loaded at its first use, with Spark if it needs Spark.
 
 from acker import FileSpout, Topology, fail_when
 """
@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _without(name: str, why: str) -> type:
-    """A class in the place of one that needs a package which is not installed. It can only be imported."""
+    """A stand-in for a class that needs a package which is not installed. It can only be imported."""
 
     def refuse(self: Any, *given: Any, **named: Any) -> None:
         raise import_module("acker.core.errors").SettingsError(why)

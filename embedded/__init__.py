@@ -1,1 +1,1 @@
-"""What only tries things, on this machine: Airflow and its parts, a Kafka broker, a Spark cluster."""
+"""Services for trials, on this machine: Airflow and its parts, a Kafka broker, a Spark cluster."""

@@ -54,8 +54,8 @@ class Broker:
     """A broker that is started and stopped, any number of times, at one address.
 
     Args:
-        folder: of its data, its settings and its log.
-        port: where it listens; a free port by default.
+        folder: the folder of the broker's data, settings and log.
+        port: where the broker listens; a free port by default.
         more: further settings of Kafka's, which replace the broker's own.
     """
 
@@ -68,19 +68,19 @@ class Broker:
 
     @property
     def servers(self) -> str:
-        """What a client connects to."""
+        """The address to which clients connect."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether the broker was started and has not ended."""
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        """Start it on what its folder holds. Returns once it answers.
+        """Start the broker on the data in its folder. Returns once it answers.
 
         Raises:
-            ServerError: it does not come up. The message says why and names its log.
+            ServerError: the broker does not come up. The message says why and names the log.
         """
         check_java()
         check_free(LOOPBACK, self.port, "Free it: the Kafka broker listens there.")
@@ -100,7 +100,7 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """Stop it, and wait until it is gone."""
+        """Stop the broker, and wait until it is gone."""
         if self.process is not None:
             guard.stop([self.process])
             self.process = None
@@ -111,10 +111,10 @@ class Broker:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        """The descriptor of the folder's lock. It is held until all who were handed it have ended.
+        """The descriptor of the folder's lock, held until all processes that were given it have ended.
 
-        Kafka has a lock of its own, and reads its data before it takes it: what another broker is writing
-        just then is damaged data to it.
+        Kafka has a lock of its own, but reads its data before it takes that lock. Data that another broker is
+        writing just then would look damaged.
         """
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ class Broker:
             time.sleep(_POLL_SECONDS)
 
     def _answers(self) -> bool:
-        """Whether it is this broker that listens, and serves: it listens before it looks for its data."""
+        """Whether this broker listens and serves. It listens before it looks for its data."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
@@ -181,7 +181,7 @@ def running_broker(folder: Path, port: int | None = None) -> Iterator[Broker]:
     """A broker that runs until the block is left, however that happens.
 
     Raises:
-        ServerError: it does not start.
+        ServerError: the broker does not start.
     """
     broker = Broker(folder, port)
     try:

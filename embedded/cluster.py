@@ -1,7 +1,7 @@
 """A Spark cluster of this machine, for trying and for tests: processes that end with this one.
 
-It is Spark's own standalone cluster: a master and workers, which listen on 127.0.0.1 alone. Nothing is shared
-with them but what Spark sends: no Python environment, no jars, no current folder.
+It is Spark's own standalone cluster: a master and workers, which listen on 127.0.0.1 alone. They share no
+Python environment, no jars and no current folder with this process. They get only the files that Spark sends.
 """
 
 import contextlib
@@ -34,8 +34,9 @@ class Cluster:
     """A master and workers of one core each.
 
     Args:
-        folder: of their logs and of what executors keep.
-        memory: of each worker's executor, as `1g`.
+        folder: the folder of their logs and of the executors' files.
+        workers: the number of workers.
+        memory: the memory of each worker's executor, such as `1g`.
     """
 
     def __init__(self, folder: Path, workers: int = 2, memory: str = "1g") -> None:
@@ -47,7 +48,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """What `PIPELINE_SPARK_MASTER` is to say."""
+        """The URL of the master, for `PIPELINE_SPARK_MASTER`."""
         return f"spark://{LOOPBACK}:{self.port}"
 
     @property
@@ -57,13 +58,13 @@ class Cluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether all of it was started and nothing has ended."""
+        """Whether the master and all workers were started and have not ended."""
         return len(self.parts) == len(self._names) and all(
             part.poll() is None for part in self.parts.values()
         )
 
     def start(self) -> None:
-        """Start what does not run of it. Returns once the workers are known to the master.
+        """Start the parts that do not run. Returns once the workers are known to the master.
 
         Raises:
             ServerError: a part does not come up.
@@ -89,7 +90,7 @@ class Cluster:
         self.parts[name].wait()
 
     def stop(self) -> None:
-        """Stop it, and wait until it is gone."""
+        """Stop the master and the workers, and wait until they are gone."""
         guard.stop(self.parts.values())
         self.parts.clear()
 
@@ -126,7 +127,7 @@ def running_cluster(folder: Path, workers: int = 2, memory: str = "1g") -> Itera
     """A cluster that runs until the block is left, however that happens.
 
     Raises:
-        ServerError: it does not start.
+        ServerError: a part does not start.
     """
     cluster = Cluster(folder, workers, memory)
     try:

@@ -1,8 +1,8 @@
-"""Runs a command, and ends it with everything that it has started when its own parent is gone.
+"""Runs a command, and ends it with all processes that it has started when the guard's parent is gone.
 
-`python guard.py PARENT COMMAND...`, as the leader of a session of its own. A parent that is killed can end
-nothing any more, and Airflow's parts leave workers behind, each in a process group of its own; the session
-has them all.
+`python process_guard.py PARENT COMMAND...`, as the leader of a session of its own. A parent that is killed
+can end nothing any more. Airflow's parts leave workers behind, each in a process group of its own. All of
+these workers are in the guard's session.
 """
 
 import contextlib
@@ -33,11 +33,13 @@ def start(
     """Start a command under a guard, so that it ends with this process.
 
     Args:
-        log: what the command prints is appended to it, and where it is full another one is begun.
+        command: the command and its arguments.
+        log: the file to which the command's output is appended. Where it is full another one is begun.
         environ: the command's environment; None: this process's own.
         folder: the command's current folder; None: this process's own.
-        held: file descriptors that the guard keeps open until all that it guards has ended, such as of locks.
-        umask: the rights that others do not get on its files.
+        held: file descriptors, such as of locks, that the guard keeps open until the command and all that it
+            has started have ended.
+        umask: the rights that others do not get on the command's files.
 
     Returns:
         The guard's process, which `stop` ends with all that the command has started.
@@ -59,7 +61,7 @@ def start(
 
 
 def stop(guards: "Collection[subprocess.Popen[bytes]]") -> None:
-    """Ask all guards to end what they guard, and wait until they have."""
+    """Ask all guards to end their commands, and wait until the guards have ended."""
     for guard in guards:
         if guard.poll() is None:
             guard.send_signal(signal.SIGTERM)

@@ -63,11 +63,11 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Where Airflow's UI is."""
+        """The URL of Airflow's UI."""
         return f"http://127.0.0.1:{self.port}"
 
     def supervise(self) -> list[str]:
-        """Start again whatever has ended. Returns the names of those parts."""
+        """Start the parts that do not run. Returns the names of those that had run before."""
         ended = []
         if server.find(self.settings) is None:
             running = server.start(self.settings, owned=True, port=self.spark.port)
@@ -90,8 +90,8 @@ class Stack:
         """Call Airflow's REST API, `path` below /api/v2.
 
         Raises:
-            ApiError: it answered with an error.
-            OSError: it did not answer.
+            ApiError: the API answered with an error.
+            OSError: the API did not answer.
         """
         expires, token = self._token
         if time.monotonic() > expires:
@@ -116,11 +116,11 @@ def _call(method: str, url: str, body: dict[str, Any] | None, headers: dict[str,
 
 @contextlib.contextmanager
 def running_stack(settings: Settings, dags: Path) -> Iterator[Stack]:
-    """Start the stack, and end it with the block, however that is left. For the main thread.
+    """Start the stack, and end it with the block, however the block is left. For the main thread.
 
     Args:
-        settings: of the deployment.
-        dags: the folder of its DAG files.
+        settings: the deployment's settings.
+        dags: the folder of the deployment's DAG files.
 
     Raises:
         StackError: another stack runs in this home, or a part does not start.

@@ -20,13 +20,14 @@ log = logging.getLogger(__name__)
 
 
 def dags(*kinds: str) -> "dict[str, DAG]":
-    """The DAGs of the registered topologies, each under a name for the module that asks.
+    """The DAGs of the registered topologies, each under a variable name for the module that calls.
 
     A topology that cannot be drawn keeps its monitor, which fails with the reason: an import error would take
-    the DAGs of the others with it. `check_topologies`, in a file of its own, shows it on Airflow's page.
+    the DAGs of the others with it. `check_topologies`, in a file of its own, shows the reason on Airflow's
+    page.
 
     Args:
-        kinds: of `KINDS`; none: all.
+        kinds: kinds of DAGs, of `KINDS`; none: all kinds.
 
     Raises:
         SettingsError: a kind is not known, a setting cannot serve, or no topology is registered.
@@ -55,10 +56,10 @@ def dags(*kinds: str) -> "dict[str, DAG]":
 
 
 def check_topologies() -> None:
-    """Raise what is wrong with the registered topologies, for Airflow to show as a file's import error.
+    """Raise the faults of the registered topologies, for Airflow to show as a file's import error.
 
     Raises:
-        TopologyError: naming each that cannot be drawn.
+        TopologyError: some topologies cannot be drawn. The message names each.
     """
     from acker.airflow.wiring import REGISTERED
     from acker.core.errors import TopologyError

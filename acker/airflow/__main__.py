@@ -1,10 +1,10 @@
-"""Airflow's command line, after the imports of what all tasks need: `python -m acker.airflow scheduler`.
+"""Airflow's command line, after the imports that all tasks need: `python -m acker.airflow scheduler`.
 
-Airflow's LocalExecutor forks each task from a worker that was forked from the scheduler, so what the
-scheduler has imported no task imports again. None of these imports starts a thread that a fork would miss.
+Airflow's LocalExecutor forks each task from a worker that was forked from the scheduler. So no task imports
+a module again that the scheduler has imported. None of these imports starts a thread that a fork would miss.
 
-One command is not Airflow's: `python -m acker.airflow clean` deletes what is old in its database and among
-its logs, and `clean --daily` stays and does so once a day.
+One command is not Airflow's: `python -m acker.airflow clean` deletes old rows of Airflow's database and old
+logs, and `clean --daily` stays and does so once a day.
 """
 
 import sys
@@ -14,7 +14,7 @@ _OF_ALL_TASKS = ("acker.airflow.tasks", "pyspark.sql.connect.session")
 
 
 def main() -> None:
-    """Import, and do what `airflow` does; or clean."""
+    """Run the command `airflow` after the imports, or clean."""
     if sys.argv[1:] in (["clean"], ["clean", "--daily"]):
         _clean()
         return

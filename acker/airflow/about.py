@@ -1,4 +1,4 @@
-"""What Airflow's pages say of each DAG of a topology; `docs/reference/airflow.md` has the lines as well."""
+"""Descriptions of a topology's DAGs on Airflow's pages; `docs/reference/airflow.md` has the lines as well."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +9,13 @@ from acker.runtime.settings import Settings
 
 @dataclass(frozen=True)
 class About:
-    """What is said of a kind of DAG.
+    """The description of a kind of DAG.
 
     Args:
-        line: in the list of DAGs.
-        doc: on the DAG's own page, in Markdown. {name} is the topology's, {doc} its own words, {settings} the
-            deployment's, {day} what makes a message one of a day, and {reasons} what becomes of reasons of
-            failures.
+        line: the description in the list of DAGs.
+        doc: the description on the DAG's own page, in Markdown. {name} is the topology's name, {doc} its
+            docstring, {settings} the deployment's settings. {day} says which messages are of a day, and
+            {reasons} how long reasons of failures are kept.
     """
 
     line: str
@@ -131,7 +131,7 @@ lists what is wrong: `acker audit {name}`.
 
 
 def described(manifest: Manifest, kind: str, settings: Settings) -> dict[str, Any]:
-    """What Airflow's pages say of a topology's DAG of a kind, as arguments of a DAG."""
+    """The descriptions of a topology's DAG of a kind, as arguments of Airflow's `DAG`."""
     about, days = ABOUT[kind], settings.reason_retention_days
     reasons = f"expire after {days:,} days" if days else "are kept for ever"
     by = manifest.reprocess_by

@@ -1,6 +1,6 @@
-"""What the monitor looks at, and what it has told: kept in a variable of Airflow's.
+"""The looks of the monitor at topologies. The findings that stand are kept in a variable of Airflow's.
 
-Who may only trigger DAGs cannot write that, and it is there while a store is not.
+Users who may only trigger DAGs cannot write that variable. It is there even where a store is not.
 """
 
 import json
@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 
 
 def look(topology: str, run_id: str) -> News:
-    """Look at a topology, and keep what stands; what is new since the last look.
+    """Look at a topology, keep the findings that stand, and return the news since the last look.
 
     Args:
-        topology: its name.
-        run_id: of the run that looks.
+        topology: the topology's name.
+        run_id: the id of the run that looks.
     """
     faults = {manifest.name: fault for manifest, fault in REGISTERED.broken}
     if topology in faults:  # and is not imported here, where it may hang or end the process
@@ -48,11 +48,11 @@ def look(topology: str, run_id: str) -> News:
 
 
 def standing(topology: str, run_id: str) -> list[str]:
-    """Sentences on what stands as of a run's look.
+    """Sentences on the findings that stand as of a run's look.
 
     Args:
-        topology: its name.
-        run_id: of the run that has looked.
+        topology: the topology's name.
+        run_id: the id of the run that has looked.
     """
     kept = _kept(topology)
     said = [str(each.finding) for each in from_json(kept.get("stands"))]
@@ -74,7 +74,7 @@ def _kept(topology: str) -> dict[str, str]:
 
 
 def _places() -> Iterator[tuple[str, Path]]:
-    """Folders of Airflow's on this machine."""
+    """The folders of Airflow on this machine, each with a name for it."""
     yield "Airflow's logs", Path(conf.get("logging", "base_log_folder"))
     database = urlsplit(conf.get("database", "sql_alchemy_conn", fallback=""))
     if database.scheme.startswith("sqlite"):
@@ -82,7 +82,10 @@ def _places() -> Iterator[tuple[str, Path]]:
 
 
 def _paused(topology: str) -> Iterator[Finding]:
-    """DAGs of the topology that are paused, and monitors of other topologies: those cannot tell it."""
+    """Findings of paused DAGs: those of the topology, and the monitors of other topologies.
+
+    A monitor that is paused cannot tell of it itself.
+    """
     names = [each.name for each in (*REGISTERED.manifests, *(each for each, _ in REGISTERED.broken))]
     others = [name for name in names if name != topology]
     own = [f"{topology}.{kind}" for kind in KINDS if kind != "monitor"]
@@ -96,7 +99,10 @@ def _paused(topology: str) -> Iterator[Finding]:
 
 
 def _is_paused(dag_id: str) -> bool:
-    """Whether a DAG is paused. One that is not there, as where a file draws some kinds alone, is not."""
+    """Whether a DAG is paused.
+
+    A DAG that does not exist is not paused: a DAG file may draw only some kinds of DAGs.
+    """
     from airflow.sdk.exceptions import AirflowRuntimeError
     from airflow.sdk.execution_time.comms import DagResult, GetDag
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS

@@ -1,7 +1,7 @@
-"""The approval of a large replay: another user's than that of who asked for it, and given in time.
+"""The approval of a large replay: a user other than the one who asked for it gives the approval in time.
 
-The question is made of the store's record of the request, and the answer, which Airflow hands to the operator
-alone, goes into the store. Nothing is read that a user may write, as a task's state or an XCom.
+The question is made from the store's record of the request. Airflow hands the answer to the operator alone,
+which writes it into the store. No data are read that a user may write, such as a task's state or an XCom.
 """
 
 import json
@@ -25,10 +25,10 @@ _CLEAR = "Nothing was emitted. Clear the task {task} of this run of {dag}, and i
 
 
 class Approval(ApprovalOperator):
-    """Asks a person. It fails where somebody answers who may not.
+    """The task that asks a person to approve a replay. It fails where a person approves who may not.
 
     Args:
-        manifest: of the topology whose messages are to be emitted again.
+        manifest: the manifest of the topology whose messages are to be emitted again.
     """
 
     def __init__(self, *, manifest: Manifest, **options: Any) -> None:
@@ -36,7 +36,7 @@ class Approval(ApprovalOperator):
         self.manifest = manifest
 
     def execute(self, context: Any) -> Any:
-        """Ask."""
+        """Ask for the approval, with a question from the store's record of the request."""
         from acker.airflow.tasks import open_run
         from acker.operations.approvals import question_of
         from acker.operations.selection.requests import read_request
@@ -49,13 +49,13 @@ class Approval(ApprovalOperator):
         return super().execute(context)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        """Take the answer, which after a while is Airflow's own, a rejection."""
+        """Take the answer. Where no person answers in time, Airflow itself answers with a rejection."""
         if "error" not in event:
             self._record(context, event)
         return super().execute_complete(context, event)
 
     def _record(self, context: Any, event: dict[str, Any]) -> None:
-        """Write the answer into the store, if it is of one who may give it."""
+        """Write the answer into the store, if the person who gave the answer may give it."""
         from acker.airflow.tasks import open_run
         from acker.operations.approvals import record_answer
         from acker.operations.selection.requests import read_request
@@ -71,7 +71,7 @@ class Approval(ApprovalOperator):
 
 
 class _Notifier(BaseNotifier):
-    """Calls what `PIPELINE_APPROVAL_NOTIFIER` names."""
+    """Calls the function or notifier that `PIPELINE_APPROVAL_NOTIFIER` names."""
 
     def notify(self, context: Any) -> None:
         _notifier()(context)
@@ -92,7 +92,7 @@ def approval_task(manifest: Manifest) -> Approval:
 
 
 def body_of(question: Any, manifest: Manifest) -> Iterator[str]:
-    """What a person is told of a request, in paragraphs of Markdown, in which nothing of others is markup.
+    """The paragraphs of the question about a request, in Markdown, in which no text of a user's is markup.
 
     Args:
         question: a `Question` of `acker.operations.approvals`.
@@ -130,10 +130,10 @@ def _shown(value: Any) -> str:
 
 
 def check_notifier() -> None:
-    """Refuse to ask where nobody would be told that asked to be.
+    """Refuse to ask where `PIPELINE_APPROVAL_NOTIFIER` is set and would tell nobody.
 
     Raises:
-        AirflowFailException: with what does not import.
+        AirflowFailException: the notifier does not import, or cannot be called.
     """
     if SETTINGS.approval_notifier is None:
         return
@@ -158,10 +158,10 @@ def _notifier() -> Callable[[Any], object]:
 
 
 def check_approver(user: dict[str, str] | None, dag_id: str) -> None:
-    """Refuse an approval of who is not among those that may.
+    """Refuse an approval by nobody, or by a user who is not among `PIPELINE_APPROVERS`, where that is set.
 
     Raises:
-        AirflowFailException: with who that is, and what to do.
+        AirflowFailException: the user may not approve. The message names the user and says what to do.
     """
     if user is None:
         raise AirflowFailException("Nobody has approved this replay. " + _CLEAR.format(task=TASK, dag=dag_id))
@@ -173,10 +173,10 @@ def check_approver(user: dict[str, str] | None, dag_id: str) -> None:
 
 
 def check_own(user: str, dag_id: str) -> None:
-    """Refuse that a user approves what they have asked for.
+    """Refuse an approval by the user who asked for the replay, unless `PIPELINE_SELF_APPROVAL` allows it.
 
     Raises:
-        AirflowFailException: with who that is, and what to do.
+        AirflowFailException: the user may not approve. The message names the user and says what to do.
     """
     if SETTINGS.self_approval == "on" or (SETTINGS.self_approval == "auto" and _is_only_user(user)):
         return
@@ -188,7 +188,7 @@ def check_own(user: str, dag_id: str) -> None:
 
 
 def _is_only_user(name: str) -> bool:
-    """Whether Airflow's own configuration, as this task sees it, knows nobody else."""
+    """Whether Airflow's own configuration, as this task sees it, knows no user but this one."""
     if not conf.get("core", "auth_manager").endswith(".SimpleAuthManager"):
         return False
     if conf.getboolean("core", "simple_auth_manager_all_admins"):  # nobody logs in, and all have one name

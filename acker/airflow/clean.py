@@ -1,7 +1,7 @@
-"""What is old in Airflow's database and among its logs, deleted. It is no task, since tasks have no database.
+"""Deletes old rows of Airflow's database and old logs. It is no task, since tasks have no database.
 
-`airflow db clean` goes by age alone. It would take runs along that are not finished, such as a replay that
-waits for a person. So nothing goes that is younger than the oldest of these.
+`airflow db clean` goes by age alone. It would delete runs that are not finished, such as a replay that waits
+for a person. So nothing is deleted that is younger than the oldest unfinished run.
 """
 
 import logging
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 
 def clean(days: int, now: datetime) -> None:
-    """Delete what ended, or was written, more than some days ago.
+    """Delete rows of Airflow's database and log files that are older than some days.
 
     Args:
-        days: 0: everything is kept.
-        now: in UTC.
+        days: the age in days; 0: everything is kept.
+        now: the present time, in UTC.
 
     Raises:
         RuntimeError: a table could not be cleaned; Airflow has logged why.
@@ -66,7 +66,7 @@ def clean(days: int, now: datetime) -> None:
 
 
 def clean_daily(settings: Settings) -> None:
-    """Clean once a day, each time in a process of its own, and for ever. The first time is in a day."""
+    """Clean once a day for ever, each time in a process of its own; in a new home first after a day."""
     mark = settings.home / _MARK
     with writing(settings.home):
         settings.home.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The form of a replay by hand: its fields, each with what it does and an example of the topology's own."""
+"""The form of a replay by hand: its fields, each with a description and examples from the topology."""
 
 import re
 from collections.abc import Sequence
@@ -87,7 +87,10 @@ def _narrower(manifest: Manifest) -> dict[str, Param]:
 
 
 def _states(manifest: Manifest) -> str:
-    """What the choice of a state does, in Markdown. Code in it would cover the lines above and below."""
+    """The description of the states to choose from, in Markdown.
+
+    It has no code, which would cover the lines above and below.
+    """
     published = ", ".join(manifest.tables)
     replaced = f"what they have published of {published} is replaced once their new attempt is acked"
     return (

@@ -1,4 +1,4 @@
-"""`<topology>.maintain`: no rows and no files that nobody reads any more, and fewer and larger files."""
+"""`<topology>.maintain`: deletes rows and files that nobody needs, makes small files fewer, and audits."""
 
 from collections.abc import Callable
 from typing import Any

@@ -22,7 +22,7 @@ def build(manifest: Manifest) -> DAG:
 
 
 def _filled_in(manifest: Manifest) -> Any:
-    """What gives a run's form, of which each field is known."""
+    """A function that returns the form of a run, once it has checked that each field is known."""
 
     def fields(context: Any) -> Any:
         from acker.operations.selection.fields import check_known

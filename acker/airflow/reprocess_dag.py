@@ -32,7 +32,7 @@ def build(manifest: Manifest) -> DAG:
 
 
 def _of_day(manifest: Manifest) -> Any:
-    """What chooses the messages of a run's partition."""
+    """A function that returns the fields which choose the messages of a run's day, its partition."""
 
     def fields(context: Any) -> dict[str, Any]:
         from acker.core.errors import SettingsError
@@ -55,7 +55,10 @@ def _of_day(manifest: Manifest) -> Any:
 
 
 def _run_task(manifest: Manifest) -> Any:
-    """Of a run with a partition no event starts a DAG without partitions."""
+    """The task that starts `<topology>.run`.
+
+    The events of a run with a partition start no DAG without partitions.
+    """
     return TriggerDagRunOperator(
         task_id="run",
         trigger_dag_id=f"{manifest.name}.run",

@@ -1,4 +1,4 @@
-"""The tasks that two DAGs share: what somebody asks to be emitted again is recorded, approved and emitted."""
+"""The tasks that `replay` and `reprocess` share: they record, approve and emit the messages of a request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,15 +16,18 @@ RUNS_AT_ONCE = 200
 
 
 def requested(manifest: Manifest, fields: Callable[[Any], Any], doc: str) -> Any:
-    """Draw `select`, `approve`, `emit` and `settled` into a DAG, and return `emit`.
+    """Draw the tasks `select`, `approve`, `emit` and `settled` into a DAG.
 
     A request has the name of its run: a run that is cleared makes the same request again.
 
     Args:
-        manifest: of the topology whose messages they are.
-        fields: called with the context of `select`; returns what is asked for, as the form of a replay has
-            it. With `dry_run` it is only counted.
-        doc: of `select`.
+        manifest: the manifest of the topology whose messages are emitted again.
+        fields: called with the context of `select`; returns the request, as the fields of a replay's form.
+            With `dry_run` the messages are only counted.
+        doc: the description of `select`, in Markdown.
+
+    Returns:
+        The task `emit`.
     """
     select = _select_task(manifest, fields, doc)
     approve = approval_task(manifest)

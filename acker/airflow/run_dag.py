@@ -40,7 +40,7 @@ def build(manifest: Manifest) -> DAG:
 
 
 def _schedule(manifest: Manifest) -> Any:
-    """What the topology says, or else the deployment, and when a replay has emitted messages."""
+    """The schedule, the topology's own or else the deployment's, with a run after each replay that emits."""
     if not isinstance(manifest.schedule, tuple):
         return schedule_of(manifest, "run", manifest.schedule or SETTINGS.run_schedule, replayed(manifest))
     assets = [awaited(each) for each in manifest.schedule]
@@ -97,8 +97,9 @@ def _publish_task(manifest: Manifest, stream: str) -> Any:
 def _add_watcher(dag: DAG, work: list[Any]) -> None:
     """Add the task by which the run fails where a component did: Airflow judges a run by its last tasks.
 
-    It comes after the last ones, and looks at all. Where one task does all the work it comes right after that
-    and is started if that has failed: a run of small batches has no further task.
+    The watcher comes after the last tasks, and looks at the states of all. Where one task does all the work,
+    the watcher comes right after that task and starts only if the task has failed: a run of small batches has
+    no further task.
     """
 
     @task(

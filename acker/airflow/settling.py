@@ -1,7 +1,7 @@
 """The task that waits until the messages of a replay have settled. No worker waits with it.
 
-A trigger looks for it in Airflow's triggerer, as those of `watch` do. Once an hour the task looks itself, so
-that without a triggerer it takes longer and does not wait for ever.
+A trigger looks at the messages in Airflow's triggerer, as the triggers of `watch` do. Once an hour the task
+itself looks, so that without a triggerer it waits longer, but not for ever.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 
 
 class Settling(BaseTrigger):
-    """Looks, until no message of a request is open.
+    """A trigger that looks at the messages of a request until none is open.
 
     Args:
-        topology: its name.
-        request_id: of the request.
-        seconds: between two looks.
+        topology: the topology's name.
+        request_id: the request's id.
+        seconds: the pause between two looks.
     """
 
     def __init__(self, topology: str, request_id: str, seconds: int) -> None:
@@ -47,12 +47,12 @@ class Settling(BaseTrigger):
         self._seen: int | None = None  # version of the ledger in which messages were open
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """What Airflow makes it from again."""
+        """The class and the arguments from which Airflow makes the trigger again."""
         own = {"topology": self.topology, "request_id": self.request_id, "seconds": self.seconds}
         return f"{__name__}.{type(self).__name__}", own
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, until they have settled."""
+        """Look until the messages have settled, and then send one event."""
         own = ThreadPoolExecutor(1, f"acker-settling-{self.topology}")
         look = sync_to_async(self._have_settled, thread_sensitive=False, executor=own)
         try:
@@ -63,7 +63,7 @@ class Settling(BaseTrigger):
         yield TriggerEvent({})  # type: ignore[no-untyped-call]
 
     def _have_settled(self) -> bool:
-        """Whether they have; not where that cannot be known now."""
+        """Whether the messages have settled; False where that cannot be known now."""
         try:
             return within(_LOOK_SECONDS, ("settling", self.topology, self.request_id), self._look)
         except Exception:  # of what the store is on; the next look may find it
@@ -86,10 +86,10 @@ class Settling(BaseTrigger):
 
 
 class Settled(BaseOperator):
-    """Waits until the messages that the run has emitted again have settled, and says what became of them.
+    """The task that waits until the messages emitted again by the run have settled, and returns their counts.
 
     Args:
-        topology: its name.
+        topology: the topology's name.
     """
 
     def __init__(self, *, topology: str, **options: Any) -> None:
@@ -97,11 +97,11 @@ class Settled(BaseOperator):
         self.topology = topology
 
     def execute(self, context: Any) -> dict[str, int]:
-        """Look, and wait where messages are open."""
+        """Look at the messages, and wait while some are open."""
         return self._look(context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
-        """Look again, whether the trigger has found something or was not heard of in time."""
+        """Look again, whether the trigger has sent its event or the wait for it has timed out."""
         return self._look(context)
 
     def _look(self, context: Any) -> dict[str, int]:
@@ -126,7 +126,7 @@ class Settled(BaseOperator):
 
 
 def settled_task(topology: str) -> Settled:
-    """The task of a DAG that emits what a request has recorded under the id of the run."""
+    """The task `settled` of a DAG whose requests have the ids of its runs."""
     return Settled(
         topology=topology,
         task_id=TASK,
@@ -136,7 +136,7 @@ def settled_task(topology: str) -> Settled:
 
 
 def _advice(found: "Replayed", dag_id: str, limit: timedelta) -> list[str]:
-    """What to do about messages that have not been acked, in sentences."""
+    """Sentences that advise what to do about messages that have not been acked."""
     said = []
     if found.has_failed:
         said.append(f"`acker failures {found.topology}` says why; mend that, and trigger {dag_id} again.")

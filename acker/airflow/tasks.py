@@ -1,7 +1,7 @@
-"""What a scheduler's tasks do: one step of a topology each, on a Spark session that they are given.
+"""The work of a scheduler's tasks: one step of a topology each, on a Spark session that is given to them.
 
-Each step resumes what an earlier call left, so a task may be retried, cleared, killed or run twice. A
-step returns counts, which are empty where there was nothing to do.
+Each step resumes the work that an earlier call left, so a task may be retried, cleared, killed or run twice.
+A step returns counts, which are empty where there was nothing to do.
 """
 
 import logging
@@ -69,12 +69,12 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
     """A run of a registered topology against the deployment's store, with its steps in the task's log.
 
     Args:
-        topology: its name.
-        connect: gives the Spark session, when the step first needs it; None: one of the deployment's.
+        topology: the topology's name.
+        connect: returns the Spark session when the step first needs it; None: a session of the deployment's.
 
     Raises:
-        StoreError: another deployment works on the store, or it is not there and another has published to
-            the topology's targets.
+        StoreError: another deployment works on the store, or there is no store and another one has published
+            to the topology's targets.
     """
     settings = Settings.from_env()
     found, store = _opened(topology, settings)
@@ -116,7 +116,7 @@ def _opened(topology: str, settings: Settings) -> tuple[Topology, Store]:
 
 
 def _kafka_connection(name: str) -> dict[str, Any] | None:
-    """The extra of a connection that Airflow knows."""
+    """The extra fields of a connection of Airflow's; None where there is no such connection."""
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
@@ -127,7 +127,7 @@ def _kafka_connection(name: str) -> dict[str, Any] | None:
 
 
 def _log_step(printed: PrintedLines, run_id: str, step: Step) -> None:
-    """Tell a step, in words and as fields of the line, and before it what bolts have printed."""
+    """Log the lines that bolts have printed, and then a step, in words and as fields of the log line."""
     for line in printed.new():
         log.info("printed: %s", line)
     topology = printed.topology
@@ -138,7 +138,7 @@ def _log_step(printed: PrintedLines, run_id: str, step: Step) -> None:
 
 
 def read_source(run: Run, spout: str) -> Counts:
-    """Emit the spout's next messages. `held_back` is among the counts where `max_pending` stops it."""
+    """Emit the spout's next messages. `held_back` is among the counts where `max_pending` stops the spout."""
     component = next(each for each in run.topology.spouts if each.name == spout)
     done = run_spout(run, component, replays=False)
     room = room_for_new(run.topology, run.snapshot(), spout)
@@ -154,18 +154,18 @@ def read_source(run: Run, spout: str) -> Counts:
 
 
 def run_bolt(run: Run, bolt: str, waits: bool = False) -> dict[str, Any]:
-    """Run a bolt over what its inputs have logged.
+    """Run a bolt over the batches that its inputs have logged.
 
     A batch that raises through no fault of a row is held. After `PIPELINE_GIVE_UP_AFTER_TRIES` tries, where
-    that is set, it is given up: its messages fail, and the bolt goes on after it.
+    that is set, the batch is given up: its messages fail, and the bolt goes on after it.
 
     Args:
-        bolt: its name.
+        bolt: the bolt's name.
         waits: whether a batch that is held is left alone until its next try is due.
 
     Returns:
-        `batches`, and where messages failed in them how many, `failed`, and the commonest reasons, `why`,
-        each with its number of messages.
+        `batches`, the number of batches. Where messages failed in them also `failed`, the number of these
+        messages, and `why`, the commonest reasons, each with its number of messages.
 
     Raises:
         BatchHeld: the bolt waits.
@@ -195,14 +195,14 @@ def run_bolt(run: Run, bolt: str, waits: bool = False) -> dict[str, Any]:
 def run_components(run: Run, waits: bool = False) -> dict[str, Any]:
     """Run every component.
 
-    Where one raises, the others go on, and the first error is raised at the end. A bolt that waits stops
-    nothing.
+    Where a component raises, the others go on, and the first error is raised at the end. A bolt that waits
+    stops nothing.
 
     Args:
         waits: see `run_bolt`.
 
     Returns:
-        Component -> what `read_source` or `run_bolt` returns, of those with something to do.
+        Component -> the counts of `read_source` or `run_bolt`, for each component with something to do.
     """
     errors: list[Exception] = []
     done: dict[str, Any] = {}
@@ -229,9 +229,10 @@ def _give_up_if_asked(run: Run, bolt: Component, error: Exception) -> None:
 
 
 def fold(run: Run) -> Counts:
-    """Run the acker. The counts are the fold's rows by state, and `due`, the messages to replay now.
+    """Run the acker.
 
-    They are empty where nothing is live and nothing was logged.
+    The counts are the number of the fold, its rows by state, and `due`, the messages to replay now. They are
+    empty where nothing is live and nothing was logged.
     """
     done = acking.fold(run)
     counts = fold_counts(done)
@@ -247,13 +248,13 @@ def publish(run: Run, component: str) -> Counts:
 
 
 def replay_due(run: Run) -> Counts:
-    """Emit the messages again whose time has come."""
+    """Emit again the messages whose next attempt is due."""
     messages = replay.replay_due(run)
     return {"messages": messages} if messages else {}
 
 
 def count_requested(topology: str, form: Fields) -> Counts:
-    """What a replay by hand would emit. It records nothing; see `request_by_hand`."""
+    """Count the messages that a replay by hand would emit. Nothing is recorded; see `request_by_hand`."""
     found, store = _opened(topology, Settings.from_env())
     counted = replay.dry_run(found, store, _selection(form, found), utc_now())
     _log_listed(counted.messages)
@@ -262,12 +263,12 @@ def count_requested(topology: str, form: Fields) -> Counts:
 
 
 def request_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) -> Counts:
-    """Record what a replay by hand is to emit, of which the first messages go into the task's log.
+    """Record the messages that a replay by hand is to emit, and log the first of them.
 
-    It needs no Spark. The same request again is what it was the first time.
+    It needs no Spark. The same request, made again, stays as it was recorded the first time.
 
     Raises:
-        SettingsError: the form asks for what cannot be, or the request was made with another form.
+        SettingsError: the form cannot be fulfilled, or the request was made before with another form.
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
     """
     selection, why = _selection(form, run.topology), text_in(form, "why") or ""
@@ -280,7 +281,7 @@ def request_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) 
 
 
 def must_be_approved(run: Run, request_id: str, limit: int) -> bool:
-    """Whether a person has to approve a request; the log says what counts together with it."""
+    """Whether a person has to approve a request. Other requests that count together with it are logged."""
     standing = standing_of(run.store, read_request(run.store, request_id), run.clock())
     if standing.others:
         log.info("%s", standing.together)
@@ -288,7 +289,7 @@ def must_be_approved(run: Run, request_id: str, limit: int) -> bool:
 
 
 def _told(gone: Gone) -> Counts:
-    """Log what cannot be read any more; how many messages that are, if there are any."""
+    """Log the messages that cannot be read any more, and return their number, if there are any."""
     for said in gone.sentences():
         log.warning("%s", said)
     return {"gone": gone.count} if gone.count else {}
@@ -307,13 +308,13 @@ def _log_listed(messages: Iterable[Listed]) -> None:
 
 
 def emit_requested(run: Run, request_id: str, most: int | None = None) -> Counts:
-    """Emit what a request has recorded and nobody has emitted since. Again it emits nothing more.
+    """Emit the messages that a request has recorded and that have not been emitted since.
 
     Args:
-        most: how many messages one person may have emitted without another; None: any number.
+        most: how many messages one person may have emitted without an approval; None: any number.
 
     Raises:
-        SettingsError: the store's own record has no approval of it, and it needs one.
+        SettingsError: the request needs an approval, and the store's own record has none.
         StoreError: there is no such request.
     """
     request = read_request(run.store, request_id)
@@ -325,7 +326,7 @@ def emit_requested(run: Run, request_id: str, most: int | None = None) -> Counts
 
 
 def waits_for(topology: str, kind: str) -> list[str]:
-    """What waits for a DAG, `run` or `acker`, in sentences. Without Spark."""
+    """Sentences on the work that waits for a DAG, `run` or `acker`, made without Spark."""
     found, store = _opened(topology, Settings.from_env())
     journal = Journal(store, found.roles)
     if kind == "acker":
@@ -334,11 +335,11 @@ def waits_for(topology: str, kind: str) -> list[str]:
 
 
 def findings(topology: str, places: Sequence[tuple[str, Path]] = ()) -> list[Finding]:
-    """What an operator should look at, without Spark: what is late, too much, broken, or was given up.
+    """Findings for an operator: work that is late, too much, broken, or given up. They need no Spark.
 
     Args:
-        topology: its name. One that does not import is a finding.
-        places: folders beside the deployment's own, whose disks are looked at, by what is there.
+        topology: the topology's name. A topology that does not import is a finding.
+        places: further folders whose disks are looked at, each after a name for its contents.
     """
     settings = Settings.from_env()
     try:
@@ -373,9 +374,9 @@ def _limits(settings: Settings, schedule: Schedule) -> Limits:
 
 
 def audit(topology: str) -> list[str]:
-    """What an audit finds wrong, as counts, without Spark; the log lists some of it. Nothing if it passes.
+    """The counts of an audit's findings, in words; none where the audit passes. The log lists some findings.
 
-    Before anything has run there is nothing to judge, and perhaps no table.
+    It needs no Spark. Before anything has run there is nothing to judge, and perhaps no table.
 
     Raises:
         StoreError: there is no store, and there was one.
@@ -401,7 +402,7 @@ def audit(topology: str) -> list[str]:
 
 
 def _wrong(result: Audit) -> list[str]:
-    """Log what an audit lists, and return its counts."""
+    """Log the findings of an audit, and return their counts, in words."""
     for name, findings in result.findings.items():
         for finding in findings[:_LISTED]:
             log.error("%s: %s %s", name, finding.message, finding.why)
@@ -416,9 +417,10 @@ def _wrong(result: Audit) -> list[str]:
 
 
 def trim(run: Run) -> Counts:
-    """Delete what nobody needs any more from streams (batches, by component) and events (rows).
+    """Delete batches of streams, and rows of events, that nobody needs any more.
 
-    Past a retention of their own reasons go too, and are counted as `reasons`.
+    The counts are the batches, by component, and the rows of events. Reasons have a retention of their own.
+    Those that expire are counted as `reasons`.
     """
     settings = Settings.from_env()
     with noted(run.store, "trim"):
@@ -430,12 +432,12 @@ def trim(run: Run) -> Counts:
 
 
 def compact(run: Run) -> Counts:
-    """Rewrite small files; counts per table how many fewer there are."""
+    """Rewrite small files. The counts say by how many each table has fewer files."""
     with noted(run.store, "compact"):
         return maintain.compact(run)
 
 
 def vacuum(run: Run) -> Counts:
-    """Delete files past the retention."""
+    """Delete files that are past the retention. The count is the number of tables."""
     with noted(run.store, "vacuum"):
         return {"tables": len(maintain.vacuum(run, Settings.from_env().file_retention_hours))}

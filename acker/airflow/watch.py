@@ -27,12 +27,12 @@ _IMPORTED: dict[str, str] = {}  # import string -> the fingerprint that it had w
 
 
 class Watch(BaseEventTrigger):
-    """Looks, and tells when there is something to do, in an event with what waits.
+    """A trigger that looks for work of a DAG. Where it finds some, it sends an event with sentences on it.
 
     Args:
-        topology: its name.
-        kind: of the DAG, `run` or `acker`.
-        seconds: between two looks.
+        topology: the topology's name.
+        kind: the kind of the DAG, `run` or `acker`.
+        seconds: the pause between two looks.
     """
 
     def __init__(self, topology: str, kind: str, seconds: int) -> None:
@@ -42,12 +42,12 @@ class Watch(BaseEventTrigger):
         self.seconds = seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """What Airflow makes it from again."""
+        """The class and the arguments from which Airflow makes the trigger again."""
         own = {"topology": self.topology, "kind": self.kind, "seconds": self.seconds}
         return f"{__name__}.{type(self).__name__}", own
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, for ever."""
+        """Look for ever, and send an event each time that work waits."""
         own = ThreadPoolExecutor(1, f"acker-watch-{self.topology}-{self.kind}")
         look = sync_to_async(_look, thread_sensitive=False, executor=own)
         while True:
@@ -58,7 +58,10 @@ class Watch(BaseEventTrigger):
 
 
 def _look(topology: str, kind: str) -> list[str]:
-    """What waits. Where that cannot be known it is the reason why: the tasks then find out, and tell it."""
+    """Sentences on the work that waits, or the reason why that cannot be known.
+
+    For such a reason the DAG starts as well: its tasks then meet the fault, and tell it.
+    """
     try:
         return within(_LOOK_SECONDS, ("watch", topology, kind), partial(_waits, topology, kind))
     except (AckerError, Unanswered) as error:

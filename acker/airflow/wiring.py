@@ -1,4 +1,4 @@
-"""What the DAGs share: the registered topologies, the assets, and how a task runs a step.
+"""Parts that the DAGs share: the registered topologies, the assets, and the tasks that run a step.
 
 Nothing here imports Spark or a topology. The tasks do, when they run.
 """
@@ -45,7 +45,7 @@ def events(manifest: Manifest) -> Asset:
 
 
 def ledger(manifest: Manifest) -> Asset:
-    """Its ledger: updated by every fold, with what became of the messages."""
+    """The topology's ledger: updated by every fold, with the fold's counts of messages by state."""
     return _asset(manifest, "ledger")
 
 
@@ -62,8 +62,8 @@ def replayed(manifest: Manifest) -> Asset:
 def published(manifest: Manifest, stream: str) -> Asset:
     """A published table, on which other DAGs can be scheduled.
 
-    It has its URI as its name and is of no group of ours, as an asset that a user makes of the URI alone. Of
-    two names of one URI Airflow activates one, and the tasks that write the other fail.
+    The asset has its URI as its name and is in no group of acker's, like an asset that a user makes of the
+    URI alone. Of two names of one URI Airflow activates one, and the tasks that write the other fail.
     """
     return Asset(_uri(manifest.tables[stream]))
 
@@ -90,8 +90,9 @@ def _uri(path: str) -> str:
 def schedule_of(manifest: Manifest, kind: str, schedule: str, asset: Asset) -> Any:
     """When a DAG runs: by a cron expression or preset, and when an asset is updated.
 
-    With `@watch` it is when a watch finds something to do. Once an hour it runs all the same: without a
-    triggerer nothing stands still for ever, and Kafka's brokers forget offsets that nobody commits again.
+    With `@watch` the DAG runs when a watch finds something to do, and once an hour in any case. So without a
+    triggerer nothing stands still for ever, and Kafka's brokers do not forget offsets, which each run commits
+    again.
     """
     if schedule != WATCH:
         return AssetOrTimeSchedule(timetable=CronTriggerTimetable(schedule, timezone="UTC"), assets=asset)
@@ -103,7 +104,7 @@ def schedule_of(manifest: Manifest, kind: str, schedule: str, asset: Asset) -> A
 
 
 def dag_of(manifest: Manifest, kind: str, schedule: Any, **options: Any) -> DAG:
-    """An empty DAG `<topology>.<kind>` with what all of them have in common."""
+    """An empty DAG `<topology>.<kind>` with the options that all DAGs have in common."""
     return DAG(
         f"{manifest.name}.{kind}",
         schedule=schedule,
@@ -130,9 +131,10 @@ def spark_task(
 
     Args:
         task_id: the task's name.
-        step: called with what makes the session; returns counts, which go to the outlets as metadata.
-        connections: to Spark, of which the first that there is counts.
-        options: of the operator.
+        step: called with a function that makes the session; returns counts, which go to the outlets as
+            metadata.
+        connections: names of Airflow's connections to Spark. The first one that exists counts.
+        options: further options of the task's operator.
     """
 
     @task(task_id=task_id, **options)
@@ -152,12 +154,12 @@ def spark_task(
 
 
 def spark_of(manifest: Manifest, component: str) -> Sequence[str]:
-    """Connections to Spark of a component: its own, and that of all."""
+    """The names of a component's connections to Spark: its own, and the one that all components share."""
     return f"{SPARK}_{manifest.name}_{component}", SPARK
 
 
 def _spark_url(connections: Sequence[str]) -> str | None:
-    """Where the first of some connections says that Spark is; None where there is no such connection."""
+    """The URL of Spark in the first of some connections that exists; None where none exists."""
     from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
     for connection in connections:
@@ -177,6 +179,6 @@ def report(counts: dict[str, Any]) -> dict[str, Any]:
 
 
 def waits_for_held_batches() -> bool:
-    """Whether a try leaves a held batch alone until it is due: not where a person asked, nor on a retry."""
+    """Whether the task leaves held batches alone until they are due: not in manual runs, nor on a retry."""
     context = get_current_context()
     return context["ti"].try_number == 1 and context["dag_run"].run_type != "manual"

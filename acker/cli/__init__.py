@@ -1,1 +1,1 @@
-"""The commands, and what they print."""
+"""The commands and their output."""

@@ -1,7 +1,7 @@
-"""What others write to standard error while a bar is drawn there: logs, warnings, libraries of C.
+"""Lines that others write to standard error while a bar is drawn there: logs, warnings, libraries of C.
 
-They write to the file descriptor, many of them past `sys.stderr`. So the descriptor is a pipe for a while,
-whose lines are printed by whoever draws the bar.
+These writers use the file descriptor, and many do not use `sys.stderr`. So the descriptor is a pipe while the
+bar is drawn. The code that draws the bar prints the lines of the pipe.
 """
 
 import os
@@ -17,7 +17,7 @@ _END = "\0"  # a line that ends the reading; a child process may keep the pipe o
 
 @contextmanager
 def lines_of_standard_error(show: Callable[[str], None]) -> Iterator[None]:
-    """Hand each line that is written to standard error to `show`, in a thread that ends with the last."""
+    """Hand each line that is written to standard error to `show`, in a thread that ends with the block."""
     sys.stderr.flush()
     kept = os.dup(_STDERR)
     reader, writer = os.pipe()
@@ -36,12 +36,12 @@ def lines_of_standard_error(show: Callable[[str], None]) -> Iterator[None]:
 
 
 def terminal() -> TextIO:
-    """Standard error as it is now, whatever becomes of its descriptor."""
+    """A copy of standard error as it is now, which a later redirection of its descriptor does not change."""
     return open(os.dup(_STDERR), "w", encoding="utf-8", errors="replace")
 
 
 def _read(pipe: int, show: Callable[[str], None]) -> None:
-    """Show the lines of a pipe; its end closes the pipe."""
+    """Show the lines of a pipe up to the line `_END`, and close the pipe."""
     with open(pipe, encoding="utf-8", errors="replace", newline="\n") as lines:
         for line in lines:
             if line == f"{_END}\n":

@@ -130,7 +130,7 @@ def _is_of_spark(error: BaseException) -> bool:
 
 
 def spark_message(error: BaseException) -> str:
-    """A sentence of what Spark says, or of what Python raised in its workers."""
+    """The message of an error of Spark's, or of Python in Spark's workers, as a sentence."""
     return f"{said(error).rstrip('. ')}."
 
 

@@ -1,6 +1,7 @@
-"""What the commands of a topology share: its argument, `--json`, and what they are handed.
+"""Parts that the commands of a topology share: its argument, `--json`, and the `Context` that they get.
 
-Whatever takes long to import is imported when a command runs: `acker run -h` needs neither Spark nor a table.
+Modules that take long to import are imported when a command runs: `acker run -h` needs neither Spark nor a
+table.
 """
 
 import getpass
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """What every command needs: the settings, the topology, its store, and how to print."""
+    """The context of a command: the settings, the topology, its store, and the format of its output."""
 
     def __init__(self, topology: str, as_json: bool) -> None:
         from acker.core.store.store import Store
@@ -51,14 +52,14 @@ class Context:
 
     @contextmanager
     def running(self, new: Literal["refused", "made", "beside others"] = "refused") -> Iterator["Run"]:
-        """A run with a Spark session, if it comes to need one, and a progress bar.
+        """A run with a progress bar, and with a Spark session once it needs one.
 
         Args:
-            new: what becomes of a store that is not there yet. It is made where no other one has published to
-                its targets, or beside others all the same.
+            new: whether a store that does not exist yet is made. "made": only where no other store has
+                published to its targets. "beside others": in any case.
 
         Raises:
-            StoreError: the store is not there, and is not to be made.
+            StoreError: the store does not exist, and may not be made.
         """
         from acker.batches.run import Run
         from acker.cli.progress import ProgressReport
@@ -102,7 +103,7 @@ class Context:
             )
 
     def lease(self) -> "Lease":
-        """The right of this deployment to work on the store."""
+        """The lease of the store: the right of this deployment to work on the store."""
         from acker.batches.run import utc_now
         from acker.core.store.lease import Lease
         from acker.runtime.deployment import name_of
@@ -111,7 +112,7 @@ class Context:
 
     @property
     def sightings(self) -> "Sightings":
-        """What this deployment has seen of leases."""
+        """The record of the leases that this deployment has seen, and since when."""
         from acker.runtime.deployment import sightings_of
 
         return sightings_of(self.settings)
@@ -126,7 +127,7 @@ class Context:
 
 
 def user() -> str:
-    """Who calls; by number where the system has no name, as in a container."""
+    """The name of the user who calls, or the number where the system has no name, as in a container."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -134,7 +135,7 @@ def user() -> str:
 
 
 def is_in_the_way(error: Exception) -> bool:
-    """Whether an error says that another commit came before, also one to a table that Spark writes."""
+    """Whether an error says that another commit came first, also in a table that Spark writes."""
     if isinstance(error, InTheWay):
         return True
     state = getattr(error, "getSqlState", lambda: None)()  # of Spark's errors, which nobody imports for it
@@ -152,8 +153,8 @@ def _plain(value: Any) -> str:
 def command(function: Callable[..., None]) -> click.Command:
     """A command that takes a topology and --json; its function takes a `Context` first.
 
-    Where another commit is in its way, as of a compaction, it is called again. It goes on then with what it
-    has left, as a task does that Airflow tries again.
+    Where another commit, such as a compaction's, is in the way of the function, the function is called again.
+    It then resumes its work, as a task does that Airflow tries again.
     """
 
     def run(topology: str, as_json: bool, **options: Any) -> None:

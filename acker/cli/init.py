@@ -1,6 +1,7 @@
 """`acker init`: a project of one's own, which looks as this library's own repository does.
 
-`template` is such a project itself, called `shop`. Its files are copied, with the new name in place of that.
+The folder `template` is such a project, called `shop`. Its files are copied, with the new name in place of
+`shop`.
 """
 
 import importlib.util
@@ -50,7 +51,7 @@ def init(name: str) -> None:
 
 
 def _make(folder: Path) -> None:
-    """Fill the folder, or leave nothing: it gets its name when all is written."""
+    """Make the folder as a whole or not at all: it gets its name when all files are written."""
     draft = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
         for source in sorted(_TEMPLATE.rglob("*")):
@@ -78,8 +79,9 @@ def requirement(version: str, direct_url: str | None) -> str:
     """An installation of the library, as a line of `requirements-production.txt`.
 
     Args:
-        version: of the library.
-        direct_url: what the installer noted where it did not come from an index, as PEP 610 has it.
+        version: the library's version.
+        direct_url: the file `direct_url.json` of PEP 610, which an installer writes for a library that did
+            not come from an index; None: there is no such file.
     """
     origin: dict[str, Any] = json.loads(direct_url or "{}")
     if "url" not in origin:

@@ -1,4 +1,4 @@
-"""Showing how a run gets on: a bar on a terminal, a line per step elsewhere."""
+"""The progress of a run: a bar on a terminal, a line per step elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -19,11 +19,11 @@ _NOT_DONE = ("folding", "searching", "refusing", "refused")
 
 
 class ProgressReport:
-    """Hears of a run's steps and shows them on standard error.
+    """Shows the steps of a run on standard error.
 
-    The bar counts one cycle: three steps per component, the fold, and each published table; where a
-    component has more than one batch it begins again. What bolts print, and what anybody else writes to
-    standard error meanwhile, appears above the bar.
+    The bar counts one cycle: three steps per component, the fold, and each published table. Where a component
+    has more than one batch, the bar begins again. Lines that bolts print, and lines that others write to
+    standard error meanwhile, appear above the bar.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class ProgressReport:
         self._open = ExitStack()
 
     def __call__(self, step: Step) -> None:
-        """Show a step, and before it what bolts have printed since the last one."""
+        """Show the lines that bolts have printed since the last step, and then a step."""
         self._print_printed()
         text = describe(step)
         if not self._is_live:

@@ -43,7 +43,7 @@ _COLOURS = {
 
 
 def _text(value: str, style: str = "", keep: str = "") -> Text:
-    """A text of whoever wrote it, which is neither markup nor a terminal's command."""
+    """A text of any author, which is shown neither as markup nor as a command to the terminal."""
     return Text(printable(value, keep), style=style)
 
 
@@ -61,17 +61,17 @@ def _print(table: Table) -> None:
 
 
 def pairs(values: dict[str, Any]) -> None:
-    """Names and numbers on one line."""
+    """Print names and numbers on one line."""
     line(", ".join(f"{name} {value:,}" for name, value in values.items()))
 
 
 def line(text: str, style: str = "") -> None:
-    """One sentence, which a terminal wraps and a file has whole."""
+    """Print one sentence, which a terminal wraps and a file has on one line."""
     Console().print(_text(text, style), soft_wrap=True)
 
 
 def failed(topology: str, found: "Failures") -> None:
-    """The commonest failures of a run's folds; nothing where there are none."""
+    """Print the commonest failures of a run's folds, if there are any."""
     for each in found.commonest:
         outcome = {"retrying": "tried again", "dead_letter": "given up"}.get(each.state, each.state)
         where = f" in {each.component}" if each.component else ""
@@ -81,37 +81,37 @@ def failed(topology: str, found: "Failures") -> None:
 
 
 def advice(sentences: "Sequence[str]") -> None:
-    """What looks like a mistake, on standard error."""
+    """Print sentences on likely mistakes, on standard error."""
     for each in sentences:
         Console(stderr=True).print(_text(f"Warning: {each}"), soft_wrap=True)
 
 
 def left_out(by_spout: "Mapping[str, Mapping[str, int]]") -> None:
-    """What the sources hold that is never read; nothing where there is none."""
+    """Print the counts of source data that are never read, by spout and reason, if there are any."""
     for spout, found in by_spout.items():
         line(f"{spout} leaves out: {reasons(found)}")
 
 
 def changed(by_spout: "Mapping[str, object]") -> None:
-    """What the sources hold that is another than when it was read; nothing where there is none."""
+    """Print the source data that have changed since they were read, by spout, if there are any."""
     for spout, found in by_spout.items():
         line(f"{spout}: changed since it was read: {found}", "red")
 
 
 def held_back(found: "Sequence[Mapping[str, Any]]") -> None:
-    """What rich bolts hold back; nothing where that is nothing."""
+    """Print a sentence for each rich bolt that holds messages back, if there are any."""
     for each in found:
         line(each["says"])
 
 
 def gone(by_spout: "Mapping[str, object]") -> None:
-    """What was read and the sources do not hold any more; nothing where there is none."""
+    """Print the source data that were read and are gone since, by spout, if there are any."""
     for spout, found in by_spout.items():
         line(f"{spout}: read, and no longer there: {found}")
 
 
 def audit(result: "Audit") -> None:
-    """An audit: the counts, what is wrong, and the verdict last."""
+    """Print an audit: the counts, the findings, and the verdict last."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("messages")
     table.add_column("", justify="right")
@@ -143,7 +143,7 @@ def audit(result: "Audit") -> None:
 
 
 def _compared(name: str, each: "Compared") -> str:
-    """How what a stream publishes was compared."""
+    """A sentence on how the published rows of a stream were compared."""
     numbers = {
         "compared by what their rows say": each.compared,
         "by the number of their rows": each.by_count,
@@ -154,7 +154,7 @@ def _compared(name: str, each: "Compared") -> str:
 
 
 def status(result: dict[str, Any]) -> None:
-    """Where everything stands."""
+    """Print where the components, the acker, the publishers and the sources of a topology stand."""
     line(f"{result['topology']} in {result['store']}")
     table = _table("component", "batches logged", "to take", "newest")
     for row in result["components"]:
@@ -198,7 +198,7 @@ def status(result: dict[str, Any]) -> None:
 
 
 def _backlog(source: dict[str, Any]) -> str:
-    """What a source holds that is not planned yet, and what of it is left out."""
+    """The data of a source that are not planned yet, and those that are left out, in words."""
     if source["unknown"]:
         return f"what is unread is unknown: {source['unknown']}"
     said = f"{amounts(source['unread'])} unread" if source["unread"] else "nothing unread"
@@ -208,7 +208,7 @@ def _backlog(source: dict[str, Any]) -> str:
 
 
 def _positions(rows: list[dict[str, Any]]) -> str:
-    """How far a spout's partitions are: the only one, or how many there are and which are furthest behind."""
+    """The positions of a spout's only partition, or how many partitions are behind, and the furthest ones."""
     if len(rows) == 1:
         end = "" if rows[0]["end"] is None else f" of {rows[0]['end']:,}"
         return f"emitted up to {rows[0]['emitted_upto']:,}{end}, committed up to {_committed(rows[0])}"
@@ -226,7 +226,7 @@ def _committed(row: dict[str, Any]) -> str:
 
 
 def trace(message: str, entries: list["Entry"]) -> None:
-    """A message's story, oldest first."""
+    """Print the story of a message, the oldest entry first."""
     table = _table("time (UTC)", "try", "what", "who", "no.", "detail")
     for column in table.columns[:-1]:
         column.no_wrap = True
@@ -240,7 +240,7 @@ def trace(message: str, entries: list["Entry"]) -> None:
 
 
 def source_row(message: "MessageId", row: "SourceRow") -> None:
-    """What the source holds of a message."""
+    """Print the row that the source holds of a message."""
     line(f"{message}: {_source(row)}")
 
 
@@ -258,7 +258,7 @@ def _short(value: object) -> str:
 def failures(
     found: "Failures", samples: "Mapping[MessageId, SourceRow]", fold: int, held: "Sequence[Hold]" = ()
 ) -> None:
-    """What fails, the commonest first, each with the source row of one message; and batches that are held."""
+    """Print the held batches, and the commonest failures, each with the source row of one message."""
     for hold in held:
         line(f"{hold}. Its messages wait.", "red")
     if not found.commonest:
@@ -276,7 +276,7 @@ def failures(
 
 
 def dry_run(found: "DryRun") -> None:
-    """What a replay would emit."""
+    """Print the messages that a replay would emit, and their counts."""
     if found.messages:
         table = _table("message", "attempt", "state", "component", "reason")
         for each in found.messages:
@@ -292,7 +292,7 @@ def dry_run(found: "DryRun") -> None:
 
 
 def forgotten(found: "Forgotten", dry_run: bool, file_retention_hours: int) -> None:
-    """Print what was forgotten, and for how long old files have it."""
+    """Print the counts of forgotten messages and rows, and for how long old files keep the reasons."""
     counts = asdict(found)
     pairs({name: count for name, count in counts.items() if count or name == "messages"})
     if dry_run:
@@ -305,7 +305,7 @@ def forgotten(found: "Forgotten", dry_run: bool, file_retention_hours: int) -> N
 
 
 def published(found: "PublishedRows") -> None:
-    """The first rows of a published table."""
+    """Print the first rows of a published table."""
     table = _table(*found.columns)
     for index, column in enumerate(table.columns):
         if any(isinstance(row[index], int | float) for row in found.rows):
@@ -318,7 +318,7 @@ def published(found: "PublishedRows") -> None:
 
 
 def registered(listed: "Sequence[Mapping[str, Any]]") -> None:
-    """The registered topologies, and what is wrong with some."""
+    """Print the registered topologies, each with its description or its fault."""
     table = _table("topology", "import string", "")
     for each in listed:
         said = _text(each["fault"], "red") if each["fault"] else _text(each["doc"])
@@ -327,7 +327,7 @@ def registered(listed: "Sequence[Mapping[str, Any]]") -> None:
 
 
 def manifest(value: "Manifest") -> None:
-    """A topology's components: what each reads, where it publishes, what it says of itself."""
+    """Print a topology's components, each with its inputs, the tables it publishes to, and its docstring."""
     schedule = ", ".join(value.schedule) if isinstance(value.schedule, tuple) else value.schedule
     title = f"topology {value.name}" + (f", scheduled by {schedule}" if schedule else "")
     table = _table("component", "reads", "publishes to", "")

@@ -1,4 +1,4 @@
-"""The commands that take a topology on: `run`, `fold`, `publish`, `give-up`."""
+"""The commands that take a topology's messages on: `run`, `fold`, `publish`, `give-up`; and `acknowledge`."""
 
 import sys
 from dataclasses import asdict

@@ -25,10 +25,10 @@ _NARROWER = (
 
 
 def selecting(states: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options.
+    """A decorator that gives a command the options that choose messages.
 
     Args:
-        states: what `--state` says of itself.
+        states: the help of the option `--state`.
     """
     options = click.option("--state", "states", multiple=True, type=_STATES, help=states), *_NARROWER
 

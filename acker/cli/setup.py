@@ -1,4 +1,4 @@
-"""`acker setup`: what the Spark server needs beside Python packages."""
+"""`acker setup`: checks Java, and fetches the jars that the Spark server needs beside Python packages."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""The commands `adopt` and `republish`: who publishes to a target, and what once more."""
+"""The commands `adopt` and `republish`: publish to another store's target, and publish lost rows again."""
 
 from dataclasses import asdict
 

@@ -21,14 +21,14 @@ _LIBRARIES = tuple({*sysconfig.get_paths().values(), str(Path(__file__).parents[
 
 
 def told(error: BaseException) -> str:
-    """An error that nobody foresaw as a sentence, with where its trace is, which is kept."""
+    """Keep the trace of an error that nobody foresaw. Returns sentences on the error and the trace's file."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     said = f"{type(error).__name__}: {first[:_SHOWN]}".rstrip(":. ")
     return f"An error that nobody foresaw, {said}{_place_of_author(error)}. {kept(error)}"
 
 
 def kept(error: BaseException) -> str:
-    """A sentence that says where the trace of an error is, having kept it."""
+    """Keep the trace of an error in a file. Returns a sentence that names the file."""
     now = datetime.now(UTC)
     text = "".join(
         [
@@ -49,7 +49,7 @@ def kept(error: BaseException) -> str:
 
 
 def _in_home(now: datetime) -> tuple[int, Path]:
-    """A new file in the home, of which the newest stay.
+    """Make a file for a trace in the home, in which the newest traces stay.
 
     Raises:
         OSError: there is no home, or it cannot be written.
@@ -73,7 +73,7 @@ def _among_temporary_files(now: datetime) -> tuple[int, Path]:
 
 
 def _place_of_author(error: BaseException) -> str:
-    """The innermost place of the author's own code that the error came by, if it came by any."""
+    """The innermost place of the author's own code in an error's trace; empty where there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(("<", *_LIBRARIES)):
             return f" ({printable(frame.filename)}, line {frame.lineno})"

@@ -1,1 +1,1 @@
-"""What a deployment runs on: settings, the Spark server, sessions, topologies found by name."""
+"""The environment of a deployment: settings, the Spark server, sessions, topologies found by name."""

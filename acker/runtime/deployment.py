@@ -1,4 +1,4 @@
-"""The name of a deployment, by which its processes know each other, and what they have seen of leases."""
+"""The name of a deployment, by which its processes know each other, and its record of leases."""
 
 import contextlib
 import fcntl
@@ -21,17 +21,17 @@ _SIGHTINGS = "leases"
 
 
 def sightings_of(settings: Settings) -> Sightings:
-    """What processes of this home have seen of leases."""
+    """The record of the leases that processes of this home have seen, and since when."""
     return Sightings(settings.home / _SIGHTINGS)
 
 
 def name_of(settings: Settings) -> str:
-    """`PIPELINE_DEPLOYMENT`, or else the name that the home was given when it was first asked for.
+    """`PIPELINE_DEPLOYMENT`, or else the home's own name, which is made when it is first asked for.
 
     A home that was copied is another deployment than the one that it was copied from, and gets another name.
 
     Raises:
-        ServerError: it cannot be kept.
+        ServerError: the name cannot be kept.
     """
     if settings.deployment:
         return settings.deployment
@@ -45,7 +45,7 @@ def name_of(settings: Settings) -> str:
 
 
 def _read(home: Path) -> str | None:
-    """The name in the home's file; None where there is none, or it was not made for this home."""
+    """The name in the home's file; None where there is none, or the file was not made for this home."""
     file = home / _FILE
     try:
         name, place = file.read_text().splitlines()[:2]
@@ -59,7 +59,7 @@ def _read(home: Path) -> str | None:
 
 
 def _make(home: Path) -> str:
-    """Give the home a name, or keep the one of an older version, in a file that is made whole at once."""
+    """Give the home a name, or keep that of an older version. The file of the name appears whole at once."""
     file, host = home / _FILE, re.sub(r"[^\w.-]", "", platform.node()) or "deployment"
     lines = file.read_text().splitlines() if file.exists() else []
     name = lines[0] if len(lines) == 1 else f"{host}-{uuid.uuid4().hex[:8]}"
@@ -80,7 +80,7 @@ def _folder(home: Path) -> list[str]:
 
 
 def _identity(file: Path) -> list[Any]:
-    """What a file has and a copy of it has not."""
+    """The inode and the modification time of a file, a pair that no copy of the file shares."""
     found = file.stat()
     return [found.st_ino, found.st_mtime_ns]
 

@@ -1,4 +1,4 @@
-"""What is told where the home folder of a deployment cannot be written."""
+"""The error of a deployment whose home folder cannot be written."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from acker.core.errors import ServerError
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Name the folder, below `PIPELINE_HOME`, in which the block cannot write.
+    """Turn an `OSError` of the block into an error that names the folder, which is below `PIPELINE_HOME`.
 
     Raises:
-        ServerError: the system refused it.
+        ServerError: the system refused to write.
     """
     try:
         yield

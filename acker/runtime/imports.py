@@ -1,4 +1,4 @@
-"""Where topologies are imported from."""
+"""The folder from which topologies are imported."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""Where the store of each topology was when this deployment last worked on it, kept below `PIPELINE_HOME`.
+"""The places of the stores that this deployment last worked on, kept below `PIPELINE_HOME`.
 
-A store that is gone cannot tell that it was there.
+A store that is gone cannot tell that it existed.
 """
 
 from acker.core.store.store import Store
@@ -9,7 +9,7 @@ from acker.runtime.settings import Settings
 
 
 def remember(settings: Settings, store: Store) -> None:
-    """Keep where a store is, once there is one.
+    """Keep the place of a store that exists.
 
     Raises:
         ServerError: the home cannot be written.
@@ -25,7 +25,7 @@ def remember(settings: Settings, store: Store) -> None:
 
 
 def known_store(settings: Settings, topology: str) -> str | None:
-    """Where a topology's store was; None where this deployment has never worked on one."""
+    """The place of a topology's store; None where this deployment has never worked on one."""
     try:
         return (settings.home / "stores" / topology).read_text()
     except OSError:

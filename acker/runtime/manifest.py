@@ -1,6 +1,6 @@
-"""The manifest of a registered topology: what a scheduler draws its task graph from, without importing it.
+"""The manifest of a registered topology, from which a scheduler draws task graphs without importing it.
 
-A topology imports Spark and whatever its bolts need, too much for a process that reads DAG files every
+A topology imports Spark and all that its bolts need, too much for a process that reads DAG files every
 few seconds. So its manifest is described by a process of its own, and kept below `PIPELINE_HOME` until the
 topology's module changes.
 """
@@ -30,7 +30,7 @@ _DESCRIBE_SECONDS = 25  # less than Airflow lets a DAG file take
 
 @dataclass(frozen=True)
 class ComponentManifest:
-    """A spout or a bolt: its place in the graph and what it says of itself."""
+    """A spout or a bolt: its name, its place in the graph, and its docstring."""
 
     name: str
     inputs: tuple[str, ...]  # none on a spout
@@ -92,7 +92,7 @@ def _columns_of(component: "Component") -> dict[str, str]:
 
 
 def _place(topology: str, publication: "Publication") -> str:
-    """The place of a publication, as no other has it; Airflow has one asset of a URI."""
+    """The place of a publication, which no other one shares, since Airflow has one asset for each URI."""
     shared = publication.target.takes_several
     return f"{publication.to}?stream={topology}.{publication.stream}" if shared else publication.to
 
@@ -102,9 +102,9 @@ class Registered:
     """The registered topologies, in the setting's order.
 
     Args:
-        manifests: of those that can be drawn.
-        broken: of those that cannot be drawn, as they were when they last could, each with what is wrong.
-        faults: what is wrong with those that cannot be drawn.
+        manifests: the manifests of the topologies that can be drawn.
+        broken: the last known manifests of topologies that cannot be drawn any more, each with the fault.
+        faults: the faults of the topologies that cannot be drawn, one sentence or more each.
     """
 
     manifests: Sequence[Manifest]
@@ -113,7 +113,7 @@ class Registered:
 
 
 def registered_manifests(settings: Settings) -> Registered:
-    """The manifests of the registered topologies, and what is wrong with some of them."""
+    """The manifests of the registered topologies, and the faults of those that cannot be drawn."""
     manifests: dict[str, Manifest] = {}
     broken: dict[str, tuple[Manifest, str]] = {}
     faults = []
@@ -134,7 +134,7 @@ def registered_manifests(settings: Settings) -> Registered:
 
 
 def more_than_one(name: str) -> str:
-    """What is said of a name that several registered topologies have."""
+    """The message about a name that several registered topologies have."""
     return f"PIPELINE_TOPOLOGIES has more than one topology called {name}; rename one."
 
 
@@ -153,7 +153,7 @@ def _kept_manifest(import_string: str, settings: Settings) -> Manifest:
 
 
 def last_manifest(import_string: str, settings: Settings) -> Manifest | None:
-    """The manifest of a topology when it could last be described; None where nobody knows one."""
+    """The manifest of a topology when it could last be described; None where none is kept."""
     try:
         return _from_json(json.loads(_last(import_string, settings).read_text()))
     except (OSError, ValueError, KeyError, TypeError):
@@ -166,7 +166,11 @@ def _last(import_string: str, settings: Settings) -> Path:
 
 
 def fingerprint(import_string: str) -> str:
-    """Changes with the file that defines the topology, and with the environment that it may read."""
+    """A hash that changes with the topology's module file, and with the variables `PIPELINE_*`.
+
+    Raises:
+        TopologyError: there is no such module.
+    """
     module = import_string.partition(":")[0]
     search_current_folder()
     try:

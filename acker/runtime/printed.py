@@ -1,4 +1,4 @@
-"""What bolts print while a run goes on, read from the log of the home's server and shown to who runs it."""
+"""The lines that bolts print during a run, read from the log of the home's server and shown to the user."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _MOST_LINES = 100  # that are shown at once
 class PrintedLines:
     """The lines that bolts of a topology print from now on.
 
-    A server that somebody else runs has its log elsewhere. Then there are none here.
+    A server that somebody else runs has its log elsewhere. Then no lines are found.
     """
 
     settings: Settings
@@ -27,7 +27,7 @@ class PrintedLines:
         self._file, self._at = self._stands()
 
     def new(self) -> Iterator[str]:
-        """Those since the last call, each with its bolt."""
+        """The lines since the last call, each after the name of its bolt."""
         file, end = self._stands()
         start = self._at if file == self._file else 0  # a server that was started since has a log of its own
         self._file, self._at = file, end
@@ -45,7 +45,7 @@ class PrintedLines:
             yield f"… and {len(found) - _MOST_LINES:,} more lines in {self._log}"
 
     def _stands(self) -> tuple[int, int]:
-        """Which file the log is, and its size."""
+        """The inode and the size of the log; zeros where there is no log here."""
         if self.settings.remote is not None:
             return 0, 0
         try:

@@ -1,4 +1,4 @@
-"""The project's file, `pyproject.toml` of the current folder: its topologies, and what they need."""
+"""The project's file, `pyproject.toml` of the current folder: its topologies and its dependencies."""
 
 import tomllib
 from pathlib import Path
@@ -11,7 +11,7 @@ _EXAMPLE = 'topologies = ["package.module:attribute"]'
 
 
 def project_topologies() -> list[str]:
-    """What `topologies` of the table `[tool.acker]` lists; nothing where there is no such file or table.
+    """The list `topologies` of the table `[tool.acker]`; empty where there is no such file or table.
 
     Raises:
         SettingsError: the file cannot be read, or the table has something else.
@@ -27,7 +27,7 @@ def project_topologies() -> list[str]:
 
 
 def project_dependencies() -> list[str]:
-    """What `dependencies` of the table `[project]` lists; nothing where there is no such file or table.
+    """The list `dependencies` of the table `[project]`; empty where there is no such file or table.
 
     Raises:
         SettingsError: the file cannot be read, or the table has something else.

@@ -18,7 +18,7 @@ from acker.topology.topology import Topology
 
 @dataclass(frozen=True)
 class Registered:
-    """An import string of `PIPELINE_TOPOLOGIES`, and the topology. `fault` says why it cannot be used."""
+    """A registered import string and its topology. `fault` says why the topology cannot be used."""
 
     import_string: str
     topology: Topology | None = None
@@ -27,13 +27,13 @@ class Registered:
 
 
 def load_topology(name: str, settings: Settings) -> Topology:
-    """The topology, validated.
+    """Load a topology, and validate it.
 
     Args:
         name: `package.module:attribute`, or the name of a registered topology.
 
     Raises:
-        TopologyError: it cannot be imported, is not registered or more than once, or is not a topology.
+        TopologyError: the topology cannot be imported, is not registered or more than once, or is none.
     """
     found = _load(name, settings)
     _check_apart(found, settings)
@@ -44,7 +44,7 @@ def _check_apart(topology: Topology, settings: Settings) -> None:
     """Refuse to publish into the store, or to where a VACUUM of the table would delete the store or the home.
 
     Raises:
-        TopologyError: with what to do.
+        TopologyError: a publication goes to such a place. The message says what to do.
     """
     for name, publication in topology.publications.items():
         to, store = publication.to, settings.store
@@ -92,7 +92,7 @@ def _last_name(text: str, settings: Settings) -> str | None:
 
 
 def registered_topologies(settings: Settings) -> list[Registered]:
-    """All of `PIPELINE_TOPOLOGIES`, in the setting's order, those that cannot be imported with the reason."""
+    """All registered topologies, in the setting's order. Those that cannot be imported have a fault."""
     found = []
     for text in settings.topologies:
         try:
@@ -131,7 +131,7 @@ def _import(text: str) -> tuple[Topology, ModuleType]:
 
 
 def _attributes(module: ModuleType, meant: str) -> str:
-    """What to write instead of an attribute that is no topology."""
+    """Advice for an attribute that is no topology: the topologies in its module."""
     there = [name for name, value in vars(module).items() if isinstance(value, Topology)]
     if not there:
         return f"There is no topology in {module.__name__}; make one with topology = Topology(...)."

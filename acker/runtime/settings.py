@@ -36,10 +36,10 @@ Found = Mapping[str, Any]  # the settings that were read before, by attribute
 
 
 def positive_number(name: str, default: int, environ: Mapping[str, str] = os.environ) -> int:
-    """What an environment variable says of a command's size, 1 or more.
+    """The value of an environment variable that is a whole number, 1 or more.
 
     Raises:
-        SettingsError: it is no such number.
+        SettingsError: the value is no such number.
     """
     text = environ.get(name, "").strip() or str(default)
     if not re.fullmatch("0*[1-9][0-9]{0,8}", text):
@@ -48,10 +48,10 @@ def positive_number(name: str, default: int, environ: Mapping[str, str] = os.env
 
 
 def one_of(name: str, values: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:
-    """What an environment variable says, one of these values; the first of them where it says nothing.
+    """The value of an environment variable, one of some values; the first of them where it is not set.
 
     Raises:
-        SettingsError: it is none of them.
+        SettingsError: the value is none of them.
     """
     text = environ.get(name, "").strip() or values[0]
     if text not in values:
@@ -236,7 +236,7 @@ def _reason_retention(name: str, text: str, found: Found) -> int:
 
 
 def _file_retention(name: str, text: str, found: Found) -> int:
-    """Hours that are longer than any step takes from writing its files to committing them."""
+    """A retention in hours, longer than any step takes from writing its files to committing them."""
     hours = _number(name, text, found)
     if hours < _LEAST_FILE_RETENTION_HOURS:
         raise SettingsError(
@@ -268,12 +268,12 @@ def _jars(name: str, text: str, found: Found) -> Path | None:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: how it is called, and what it is by default.
+    """One setting: its environment variable, its default, and the function that reads its value.
 
     Args:
         variable: the environment variable.
-        default: its text where it is not set; empty where the default is no text.
-        parse: makes the value of a text, given the variable and the settings before it, and raises a
+        default: the text that counts where the variable is not set; empty where the default is no text.
+        parse: makes the value from the variable's name, its text and the settings read before, and raises a
             `SettingsError` where the text cannot serve.
         shown: the default in Markdown, as the pages of settings show it.
     """
@@ -300,10 +300,10 @@ def _setting(
 
 @dataclass(frozen=True)
 class Settings:
-    """Where things are and what to run them with. A variable that is empty counts as not set.
+    """The settings of a deployment. A variable that is empty counts as not set.
 
-    Each attribute is one `Setting`. `make reference` writes them into the pages of the docs, each with the
-    text below it.
+    Each attribute is one `Setting`. `make reference` writes the settings into the pages of the docs, each
+    with the text below its attribute.
     """
 
     home: Path = _setting("PIPELINE_HOME", "data", _home, shown="`data` in the current folder")
@@ -465,7 +465,7 @@ class Settings:
 
     @property
     def is_on_s3(self) -> bool:
-        """Whether the store is."""
+        """Whether the store is on S3."""
         return self.store.startswith("s3a:")
 
     @property
@@ -475,7 +475,7 @@ class Settings:
 
     @property
     def upkeep_late(self) -> dict[str, timedelta]:
-        """Step of the upkeep -> for how long it may not have ended; a step without: for ever."""
+        """Step of the upkeep -> the time within which it has to end again; a missing step has no limit."""
         late, backup = (
             timedelta(minutes=self.upkeep_late_minutes),
             timedelta(minutes=self.backup_late_minutes),
@@ -485,16 +485,17 @@ class Settings:
         return steps | ({"backup": backup} if backup else {})
 
     def overdue_before(self, schedule: Schedule, now: datetime) -> datetime | None:
-        """When what is not published was acked at the latest, for an audit to fail; None: it never does.
+        """The limit of an audit: messages acked before this time must be published; None: there is no limit.
 
         Args:
-            schedule: the topology's own; None where it has that of the deployment.
+            schedule: the topology's own schedule; None where it has the deployment's.
+            now: the present time.
         """
         late = timedelta(minutes=self.publish_late_minutes)
         return now - late - self.longest_pause(schedule) if late else None
 
     def longest_pause(self, schedule: Schedule) -> timedelta:
-        """How far two runs of a topology with a schedule are apart at most; zero where no clock says it."""
+        """The longest time between two runs of a topology's schedule; zero where no clock sets the runs."""
         return longest_pause(self.run_schedule if schedule is None else schedule)
 
     @classmethod

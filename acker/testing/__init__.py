@@ -1,4 +1,4 @@
-"""Tests of one's own bolts and topologies: the product's real code on literal rows, in a temporary store.
+"""Tests of an author's bolts and topologies: the product's real code on literal rows, in a temporary store.
 
 from acker.testing import run_bolt, run_topology
 

@@ -1,4 +1,4 @@
-"""What pytest loads by itself where acker is installed: a session for tests, and the end of its server."""
+"""The plugin that pytest loads where acker is installed: a session for tests, and the end of its server."""
 
 import sys
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What a test's run comes to, read from the ledger, the streams and the published tables of its store."""
+"""The results of a test's run, read from the ledger, the streams and the published tables of its store."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ _ATTEMPTS = (State.FAILED, State.TIMED_OUT)  # what became of one attempt, and n
 
 @dataclass(frozen=True)
 class Failure:
-    """A row of the test's that failed.
+    """A row of the test that failed.
 
     Attributes:
-        row: as the test gave it.
-        reason: as the ledger has it.
-        bolt: that failed it, in a run of a whole topology; None where no bolt did, as on a timeout. None in
-            the result of `run_bolt`.
+        row: the row as the test gave it.
+        reason: the reason of the failure, as the ledger has it.
+        bolt: the bolt that failed the row, in a run of a whole topology; None where no bolt did, as on a
+            timeout. None in the result of `run_bolt`.
     """
 
     row: Row
@@ -38,14 +38,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class BoltResult:
-    """What a bolt made of its rows. All lists are in the order of the rows that the test gave.
+    """The result of a bolt on its rows. All lists are in the order of the rows that the test gave.
 
     Attributes:
-        rows: what it emitted, in the order in which it did so for each row. Rows of failed messages are among
-            them, since the next bolt sees them; they would not be published. Rows of no message come last.
-        failures: the given rows that it failed, or that were joined with such, each once.
+        rows: the rows that the bolt emitted, for each given row in the order in which they were emitted. Rows
+            of failed messages are among them, since the next bolt sees them; they would not be published.
+            Rows of no message come last.
+        failures: the given rows that the bolt failed, or that were joined with such rows, each once.
         held: the given rows that a rich bolt neither acked nor failed.
-        streams: further stream of a rich bolt -> what was emitted to it, as `rows`.
+        streams: further stream of a rich bolt -> the rows that were emitted to it, as in `rows`.
     """
 
     rows: list[dict[str, Any]]
@@ -56,15 +57,15 @@ class BoltResult:
 
 @dataclass(frozen=True)
 class TopologyResult:
-    """What a topology made of its messages.
+    """The result of a topology on its messages.
 
     Attributes:
-        published: stream -> the rows of its table, in the order of the messages, or of an aggregate by its
-            key. Rows of no message come last, by their text.
+        published: stream -> the rows of its table, in the order of the messages. The rows of an aggregate are
+            in the order of its key. Rows of no message come last, in the order of their texts.
         states: state -> how many messages are in it: acked, dead_letter, pending where a rich bolt holds
-            back.
-        failures: what failed, by message. A message that failed in several attempts for the same reason is
-            there once; it is there also if it was acked later.
+            messages back.
+        failures: the messages that failed, with the reasons. A message that failed in several attempts for
+            the same reason is there once. A message that was acked later is there as well.
         dead_letters: the messages that were given up, with the reason of their last attempt.
     """
 
@@ -75,9 +76,10 @@ class TopologyResult:
 
 
 class Outcome:
-    """What became of the rows that a test gave.
+    """The outcome of the rows that a test gave.
 
     Args:
+        run: the run of the test.
         given: source partition -> its rows, of which the first is at offset 1.
     """
 
@@ -96,7 +98,7 @@ class Outcome:
         return {state: states.count(state) for state in sorted(set(states))}
 
     def failures(self) -> list[Failure]:
-        """Every reason for which a message failed, once."""
+        """The failures of all messages, each reason of a message once."""
         failed = [row for row in self._ledger if row["state"] in _ATTEMPTS]
         # Each is of a message: two rows that a test gives may be equal.
         once = {(self._place(row), row["component"], row["reason"]): self._failure(row) for row in failed}
@@ -107,14 +109,14 @@ class Outcome:
         return [self._failure(row) for row in self._newest() if row["state"] == State.DEAD_LETTER]
 
     def held(self, bolt: Component) -> list[Row]:
-        """The given rows that a bolt holds back, which reads them right from their spout."""
+        """The given rows that a bolt holds back. The bolt must read them directly from their spout."""
         found = held_back(self._journal, bolt.name, self._journal.logged(bolt.name))
         message = {row["root_id"]: row for row in self._ledger}
         rows = {self._place(message[root]): self._row(message[root]) for root in found["_root_id"]}
         return [rows[place] for place in sorted(rows)]
 
     def emitted(self, bolt: Component, further: str = "") -> list[dict[str, Any]]:
-        """What a bolt emitted to one of its streams."""
+        """The rows that a bolt emitted to one of its streams."""
         table = self._journal.open(stream(bolt.name))
         if table is None:
             return []
@@ -152,7 +154,7 @@ class Outcome:
         return self._given[row["source_partition"]][number - 1]
 
     def _place(self, row: Mapping[str, Any]) -> tuple[int, int]:
-        """Where a message is among those that were given."""
+        """The place of a message among those that the test gave."""
         return self._order[row["source_partition"]], row["source_offset"]
 
     def _places_of_roots(self) -> dict[int, tuple[int, int]]:
@@ -183,7 +185,7 @@ def _rows(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def _sortable(value: Any) -> Any:
-    """A value of a key, nulls last."""
+    """A value of a key in a form that sorts, nulls last."""
     if isinstance(value, dict):
         value = [_sortable(each) for each in value.values()]
     return value is None, value

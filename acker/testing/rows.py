@@ -33,7 +33,7 @@ class LiteralSpout:
 
     Args:
         streams: stream -> its rows.
-        columns: stream -> its columns; none where nothing tells them.
+        columns: stream -> its columns; no columns where they are unknown.
     """
 
     streams: Mapping[str, Sequence[Row]]
@@ -74,7 +74,7 @@ class LiteralSpout:
         """Refuse rows that do not fit their columns.
 
         Raises:
-            SettingsError: naming the streams.
+            SettingsError: some rows do not fit. The message names the streams.
         """
         try:
             self._frame(spark, self._messages)
@@ -118,7 +118,7 @@ class LiteralComponent(SpoutComponent):
     """A spout in the place of any component, with all of its streams.
 
     Args:
-        source: its partitions are the streams.
+        source: the source, whose partitions are the streams.
         further: names of the further streams among them.
     """
 
@@ -167,10 +167,10 @@ def literal_components(
 
 
 def columns_of(spark: SparkSession, stream: str, rows: Sequence[Row], ddl: str | None) -> StructType:
-    """The columns of some rows: those of the DDL, or else those that their values tell.
+    """The columns of some rows: those of the DDL, or else those that the rows' values tell.
 
     Raises:
-        SettingsError: they cannot be told, or the rows have others.
+        SettingsError: the columns cannot be told, or the rows have other ones.
     """
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
@@ -212,10 +212,12 @@ def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None
     """Refuse a name that is not known.
 
     Args:
-        what: how the sentence begins that ends with the name.
+        what: the beginning of the message's sentence, before the name.
+        names: the names to check.
+        known: the known names.
 
     Raises:
-        SettingsError: naming it, the closest one that is known, and all that are.
+        SettingsError: a name is not known. The message has the closest known name, and all of them.
     """
     for name in names:
         if name not in known:

@@ -1,7 +1,7 @@
 """Runs of a bolt, or of a whole topology, on the rows of a test.
 
-Both go through the real steps (plan, write, log, fold, publish) in a store of a temporary folder. So what
-fails, what is held back and what is published is what would be in a deployment.
+Both go through the real steps (plan, write, log, fold, publish) in a store of a temporary folder. So the same
+messages fail, are held back and are published as in a deployment.
 """
 
 import copy
@@ -70,19 +70,19 @@ def run_bolt(
     schema: str | Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
 ) -> BoltResult:
-    """Run one bolt over some rows, as one batch, and tell what it emitted, failed and held back.
+    """Run one bolt over some rows, as one batch, and return the rows that it emitted, failed and held back.
 
     Args:
-        bolt: as the decorators of a topology make it. The topology itself takes no part.
-        rows: the tuples that it takes in, as dicts by column; of a bolt with several inputs a dict, input
-            name -> rows. An input that is left out has none.
+        bolt: the bolt, as the decorators of a topology make it. The topology itself takes no part.
+        rows: the tuples that the bolt takes in, as dicts by column; for a bolt with several inputs a dict,
+            input name -> rows. An input that is left out has no rows.
         schema: DDL of the rows, such as "id bigint, items string", or input name -> DDL. By default the types
             are those of the values, as in `createDataFrame`; a dict within a row is a struct. A column with
-            only None or empty lists needs it.
+            only None or empty lists needs a DDL.
         spark: a session on a server of this machine; by default the tests' own, which the first call starts.
 
     Raises:
-        SettingsError: it is no bolt, the rows are not of its inputs, or their types are not known.
+        SettingsError: `bolt` is no bolt, the rows are not of its inputs, or their types are not known.
         BoltError: the bolt broke its contract, such as a DataFrame without `anchor`.
     """
     if not isinstance(bolt, Component) or bolt.is_spout:
@@ -121,20 +121,21 @@ def run_topology(
 ) -> TopologyResult:
     """Run a copy of a topology over some messages, until all that can settle has settled.
 
-    The copy reads the given rows in the place of its sources and publishes to temporary tables. What fails is
-    tried again by the topology's own policy, whose delays pass at once. Hooks are not called. A target of
-    your own is not called either: its rows are in the result as of a table of rows.
+    The copy reads the given rows in the place of its sources and publishes to temporary tables. Messages that
+    fail are tried again by the topology's own policy, whose delays pass at once. Hooks are not called. A
+    target of your own is not called either: its rows are in the result as if they were appended to a table.
 
     Args:
-        topology: stays as it is. Its sources, its store and its published tables take no part.
+        topology: the topology, which stays as it is. Its sources, its store and its published tables take no
+            part.
         inputs: spout name -> the rows of its messages, as dicts by column. A spout that is left out has none.
         schema: spout name -> DDL. By default the columns that a `FileSpout` of text or JSON declares, and
             else those of the rows, as for `run_bolt`.
-        retries: a message is given up after so many retries, if the policy has not given it up before.
+        retries: the number of retries after which a message is given up, unless the policy does so before.
         spark: as for `run_bolt`.
 
     Raises:
-        SettingsError: there is no such spout, or the types of its rows are not known.
+        SettingsError: a spout is not known, or the types of its rows are not.
         TopologyError: the topology cannot run as it stands.
         BoltError: a bolt broke its contract.
     """

@@ -1,4 +1,4 @@
-"""The Spark session of a process that runs tests, and what ends with it.
+"""The Spark session of a process that runs tests, and the server that ends with it.
 
 The first test that needs Spark starts a server of the process's own, with its home in a temporary folder.
 Neither `SPARK_REMOTE` nor `PIPELINE_HOME` takes part: a test must not meet the server of a deployment.
@@ -43,7 +43,7 @@ _opened = ExitStack()
 
 @cache
 def session() -> SparkSession:
-    """The session, on the server that the first call starts. For the main thread.
+    """The Spark session for tests, on the server that the first call starts. For the main thread.
 
     Raises:
         ServerError: the server does not start.
@@ -70,7 +70,7 @@ def empty_store() -> Path:
 
 
 def for_few_rows(session: SparkSession) -> SparkSession:
-    """The session, set up for jobs on few rows of many tables."""
+    """Set a session up for jobs on few rows of many tables, and return it."""
     for name, value in _FEW_ROWS.items():
         session.conf.set(name, value)
     return session
@@ -84,7 +84,7 @@ def _folder() -> Path:
 
 @contextmanager
 def _server_environment() -> Iterator[None]:
-    """What a server is started with: its Python workers import what this process does."""
+    """Set the environment for a server, whose Python workers then import from this process's folders."""
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)
     before = dict(os.environ)
     os.environ.update({**SHORT_LIVED, **before, "PYTHONPATH": path})

@@ -1,4 +1,4 @@
-"""What a topology may do and its author hardly means: told beside a run, which it does not stop."""
+"""Advice on likely mistakes in a topology, told beside a run. Such a mistake does not stop the run."""
 
 import dis
 import inspect
@@ -18,7 +18,7 @@ from acker.topology.topology import Topology
 
 
 def advice(topology: Topology) -> list[str]:
-    """Sentences on what looks like a mistake in a topology that can be run."""
+    """Sentences on likely mistakes in a topology that can be run."""
     found = []
     if not topology.publications:
         found.append(
@@ -38,7 +38,7 @@ def advice(topology: Topology) -> list[str]:
 
 
 def _read_again(topology: Topology) -> Iterator[str]:
-    """What a topology publishes to where one of its spouts reads."""
+    """Sentences on the streams that are published to a place where one of the topology's spouts reads."""
     for spout in topology.spouts:
         for each in topology.publications.values():
             if each.to in _places(spout.source):
@@ -49,7 +49,7 @@ def _read_again(topology: Topology) -> Iterator[str]:
 
 
 def _places(source: Spout) -> set[str]:
-    """What a spout reads, as targets name it."""
+    """The places that a spout reads, named as targets name them."""
     if isinstance(source, DeltaSpout):
         return {absolute(source.path)}
     kafka = sys.modules.get("acker.spouts.kafka.spout")  # which is there if there is such a spout
@@ -60,12 +60,12 @@ def _places(source: Spout) -> set[str]:
 
 
 def _is_heard(topology: Topology, bolt: str) -> bool:
-    """Whether somebody waits for the rows of a bolt."""
+    """Whether the rows of a bolt are published, or read by another component."""
     return bolt in topology.publications or any(bolt in each.inputs for each in topology.components.values())
 
 
 def _emits_nothing(function: Callable[..., Any]) -> bool:
-    """Whether a function can return None alone. One that only raises does not count."""
+    """Whether a function can return only None. A function that only raises does not count."""
     if not isinstance(function, FunctionType) or inspect.isgeneratorfunction(function):
         return False
     returned = set()
@@ -85,9 +85,10 @@ _SETTLES = {"ack", "fail"}
 
 
 def _settles_nothing(factory: Callable[..., Any]) -> bool:
-    """Whether a rich bolt's class can neither ack nor fail a tuple. One whose `execute` only raises can.
+    """Whether a rich bolt's class can neither ack nor fail a tuple.
 
-    One that hands its collector on, or is derived from a bolt of ours, may do so elsewhere.
+    A class whose `execute` only raises fails tuples. A class that hands its collector on, or is derived from
+    a bolt of acker's, may ack and fail them elsewhere.
     """
     made = factory.func if isinstance(factory, partial) else factory
     if not isinstance(made, type) or not issubclass(made, RichBolt):
@@ -109,7 +110,7 @@ def _settles_nothing(factory: Callable[..., Any]) -> bool:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code, and that of the functions within it."""
+    """The code objects of a function and of the functions within it."""
     yield code
     for each in code.co_consts:
         if isinstance(each, CodeType):

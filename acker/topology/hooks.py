@@ -1,7 +1,8 @@
 """Hooks: functions of a topology that hear what each fold decided, as a Kafka spout's listener does in Storm.
 
-They are told what the ledger says of the fold, by the process whose commit went in and after it. A process
-that ends in between has told nobody, so a hook hears of a fold at most once; the ledger is the truth.
+The process that has committed a fold calls the hooks, after the commit, with notices from the ledger.
+If that process ends in between, no hook is called. So a hook hears of a fold at most once. The ledger is the
+truth.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from enum import StrEnum
 
 
 class Hook(StrEnum):
-    """What a function hears of."""
+    """The kind of a hook: the decisions of a fold that its function hears of."""
 
     ON_EMIT = "on_emit"  # attempts whose init this fold was the first to see
     ON_ACK = "on_ack"  # attempts that this fold acked
@@ -21,7 +22,7 @@ class Hook(StrEnum):
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a notice, as its row of the ledger has it."""
+    """One message of a notice, with the values of its row of the ledger."""
 
     spout: str
     source_partition: str
@@ -33,7 +34,15 @@ class Message:
 
 @dataclass(frozen=True)
 class Notice:
-    """What one hook hears of one fold."""
+    """The notice that one hook gets of one fold: a count of messages and a sample of them.
+
+    Attributes:
+        topology: the topology's name.
+        hook: the kind of the hook.
+        fold: the fold's number.
+        count: the number of messages, in `on_emit` and `on_ack` of attempts; 1 or more.
+        sample: the messages with the lowest positions, at most `acker.operations.notify.SAMPLE` of them.
+    """
 
     topology: str
     hook: Hook

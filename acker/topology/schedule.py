@@ -1,4 +1,4 @@
-"""When Airflow runs a topology, checked without Airflow: a cron expression, a preset, or assets."""
+"""The schedule of a topology in Airflow, checked without Airflow: a cron expression, a preset, or assets."""
 
 import re
 from collections.abc import Iterable
@@ -50,13 +50,14 @@ _FIELDS = (
 
 
 def checked_schedule(topology: str, schedule: str | Iterable[str] | None) -> Schedule:
-    """A schedule as a manifest holds it.
+    """Check a schedule, and return it as a manifest holds it.
 
     Args:
-        topology: its name, for the error.
+        topology: the topology's name, for the error.
+        schedule: the schedule as its author writes it.
 
     Raises:
-        SettingsError: it is neither a cron expression nor a preset nor a list of texts.
+        SettingsError: the schedule is neither a cron expression nor a preset nor a list of texts.
     """
     if schedule is None:
         return None
@@ -77,7 +78,7 @@ def checked_schedule(topology: str, schedule: str | Iterable[str] | None) -> Sch
 
 
 def longest_pause(schedule: Schedule) -> timedelta:
-    """How far two runs of a schedule are apart at most; zero where no clock says when they are."""
+    """The longest time between two runs of a schedule; zero where no clock sets the runs."""
     texts = _CRON.get(schedule, schedule).split() if isinstance(schedule, str) else []
     if _fault(texts):
         return timedelta(0)
@@ -102,7 +103,7 @@ def _all_numbers(field: _Field, text: str) -> set[int]:
 
 
 def _fault(texts: list[str]) -> str | None:
-    """What is wrong with a cron expression, if anything."""
+    """The fault of a cron expression; None where it has none."""
     if len(texts) != len(_FIELDS):
         return f"a cron expression has {len(_FIELDS)} fields, and this has {len(texts)}"
     numbers = []
@@ -121,7 +122,7 @@ def _fault(texts: list[str]) -> str | None:
 
 
 def _numbers(field: _Field, part: str) -> range:
-    """The numbers that a part of a field stands for; none where it is no part."""
+    """The numbers that a part of a field stands for; none where the part is not valid."""
     match = _PART.fullmatch(part)
     if match is None:
         return range(0)
@@ -136,7 +137,7 @@ def _numbers(field: _Field, part: str) -> range:
 
 
 def _number(field: _Field, text: str) -> int:
-    """A number or its name; -1, which is in no field, where it is neither."""
+    """The number that a text writes or names; -1, which is in no field, where it does neither."""
     if text.lower() in field.names:
         return field.low + field.names.index(text.lower())
     return int(text) if text.isascii() and text.isdecimal() else -1

@@ -1,4 +1,4 @@
-"""Topologies: spouts, bolts, how they connect, and what they publish. Building one needs no session.
+"""Topologies: spouts, bolts, their connections and their publications. Building one needs no session.
 
 A topology is checked when it is built: names and publishers as they are added, the graph by `validate`,
 which every command calls before it does anything else.
@@ -56,7 +56,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?")
 
 @dataclass(frozen=True)
 class Publication:
-    """Where the tuples of a stream appear once their messages are acked."""
+    """A stream, and the target where its tuples appear once their messages are acked."""
 
     stream: str  # a component's name, or `component.stream`
     target: Target
@@ -74,25 +74,35 @@ class Topology:
     Args:
         name: lower case letters, digits and underscores; it names the topology's folder in the store.
         message_timeout: a timedelta, a text such as "10 minutes", or None for no timeouts.
-        windows: see `acker.core.timeouts.Timeouts`.
-        hard_timeout: as message_timeout; see `acker.core.timeouts.Timeouts`.
-        retry: when failed messages are tried again; the default retries three times.
-        reliable: False tracks no message, as Storm does without ackers: what fails is gone, and what was
-            emitted is published with the next fold.
-        max_pending: a spout stops reading new messages while this many of its own are in flight; None: never.
+        windows: the number of windows into which message_timeout is divided, by which the age of messages is
+            counted; see `acker.core.timeouts.Timeouts`.
+        hard_timeout: the age past which a message times out even where its tuples wait for a bolt, written as
+            message_timeout; see `acker.core.timeouts.Timeouts`.
+        retry: the policy by which failed messages are tried again; the default retries three times.
+        reliable: whether messages are tracked. False tracks none, as Storm does without ackers: tuples that
+            fail are gone, and emitted tuples are published with the next fold.
+        max_pending: the number of messages in flight at which a spout stops reading new ones; None: it never
+            stops.
         batch_rows: about how many rows one batch of a component takes in.
         schedule: when Airflow runs the topology: a cron expression in UTC, a preset such as "@hourly", or
             a list of names or URIs of assets, which waits until all of them were updated. None: as
-            `PIPELINE_RUN_SCHEDULE` says. It also runs when a replay has emitted messages.
+            `PIPELINE_RUN_SCHEDULE` says. Airflow also runs the topology when a replay has emitted messages.
         one_task: whether Airflow runs all components in one task, which costs less where batches are small,
             instead of in one task each.
-        expects: in which time each spout reads something new as a rule, as message_timeout. Where one has
-            not, the monitor tells it. None: it may take any time.
+        expects: the time in which each spout reads something new as a rule, written as message_timeout. The
+            monitor tells of a spout that has not. None: a spout may take any time.
         reprocess_by: the column in which messages say their day, as dates, times, or texts or numbers such as
             2026-01-31 and 20260131, or the key of folders such as `day=2026-01-31`. Airflow's backfill of
-            `<topology>.reprocess` chooses by it. None: by the day on which a message was first emitted.
+            `<topology>.reprocess` chooses messages by it. None: the day on which a message was first emitted.
         redact: a regular expression of Python's, or several. Each match in the reason of a failure or of a
             hold is replaced by `***` before the reason is written anywhere.
+
+    Attributes:
+        timeouts: the timeouts that `message_timeout`, `windows` and `hard_timeout` make.
+        redaction: the redaction of reasons that `redact` makes.
+        components: the spouts and bolts by name, in the order in which they were added.
+        publications: the publications by stream.
+        hooks: the functions of each kind of hook, in the order in which they were added.
 
     Raises:
         TopologyError: the name is not usable, or `redact` has no regular expression that serves.
@@ -143,8 +153,16 @@ class Topology:
         """Add a spout that reads `source`.
 
         Args:
+            name: the spout's name: lower case letters, digits and underscores, a letter first.
+            source: the source of the messages, such as a `FileSpout`.
             reliable: which messages are tracked: all, none, or those for which a SQL condition on their
                 columns holds. The others are emitted once and forgotten, as a Storm spout's without id.
+
+        Returns:
+            The spout, as an input of bolts.
+
+        Raises:
+            TopologyError: the name is not usable, or another component has it.
         """
         return self._add(SpoutComponent(name, source=source, reliable=self.reliable and reliable))
 
@@ -154,18 +172,21 @@ class Topology:
     ) -> Callable[[DataFrameFunction], DataFrameBolt]:
         """Add the decorated function as a DataFrame bolt, which can still be called as the function.
 
-        The function takes one DataFrame per input, each with a column `anchor`, and returns one whose
-        rows keep the anchor of the tuple that they came from, or those of several by
-        `acker.merge_anchors` and `collect_anchors`. `acker.fail_when` fails a row.
+        The function takes one DataFrame per input, each with a column `anchor`, and returns one DataFrame.
+        Its rows keep the anchor of the tuple that they came from, or merge the anchors of several tuples by
+        `acker.merge_anchors` and `acker.collect_anchors`. `acker.fail_when` fails a row.
 
         Args:
             inputs: components or their streams, or the names of those that are added later.
             name: the bolt's name; the function's own by default.
             anchored: False where the rows need no anchor: they belong to no message, and are published
-                whatever becomes of the messages.
+                whether the messages are acked or not.
+
+        Returns:
+            A decorator, which returns the bolt.
 
         Raises:
-            TopologyError: an input has a grouping; the function sees a whole batch.
+            TopologyError: an input has a grouping, which a function that sees a whole batch cannot have.
         """
 
         def add(function: DataFrameFunction) -> DataFrameBolt:
@@ -189,16 +210,20 @@ class Topology:
     ) -> Callable[[TupleFunction], BasicBolt]:
         """Add the decorated function as a basic bolt, called with one tuple at a time.
 
-        The function takes a `pyspark.sql.Row` and yields rows as dicts or tuples; what it yields is
-        anchored to the tuple, which is acked when it returns and failed when it raises.
+        The function takes a `pyspark.sql.Row` and yields rows as dicts or tuples. The yielded rows are
+        anchored to the tuple. The tuple is acked when the function returns, and failed when it raises.
 
         Args:
-            inputs: as of `bolt`; all with the same columns.
-            schema: DDL of the rows that it yields, such as "word string, length int".
+            inputs: components, streams or names, as of `bolt`; all with the same columns.
+            schema: DDL of the rows that the function yields, such as "word string, length int".
             name: the bolt's name; the function's own by default.
 
+        Returns:
+            A decorator, which returns the bolt.
+
         Raises:
-            TopologyError: an input has a grouping; the function keeps nothing from tuple to tuple.
+            TopologyError: an input has a grouping, which a function that keeps nothing from tuple to tuple
+                cannot have.
         """
 
         def add(function: TupleFunction) -> BasicBolt:
@@ -222,15 +247,19 @@ class Topology:
         """Add the decorated class as a rich bolt; see `acker.RichBolt`.
 
         Args:
-            inputs: as of `bolt`, each with the grouping that says which task gets a tuple.
-            schema: DDL of the tuples that it emits, such as "word string, length int".
-            streams: further streams that it emits to, each with its DDL.
-            tasks: how many instances share the work of a batch.
-            name: the bolt's name; that of the class in lower case by default.
+            inputs: components, streams or names, as of `bolt`, each with the grouping that says which task
+                gets a tuple.
+            schema: DDL of the tuples that the bolt emits, such as "word string, length int".
+            streams: further streams that the bolt emits to, by name, each with its DDL.
+            tasks: the number of instances that share the work of a batch.
+            name: the bolt's name; that of the class in lower case, with underscores, by default.
+
+        Returns:
+            A decorator, which returns the bolt.
 
         Raises:
             TopologyError: the name of a stream cannot be used, or the class has no `execute`.
-            SettingsError: there is no task.
+            SettingsError: `tasks` is out of range.
         """
 
         def add(factory: Callable[[], RichBolt]) -> RichBoltComponent:
@@ -273,7 +302,7 @@ class Topology:
                 with a column `_root_id`.
             by: the key of a running aggregate. The table then holds one row per key.
             aggregates: column -> its aggregate over all tuples published so far.
-            topic: of a running aggregate: where its changed rows are sent as well.
+            topic: the Kafka topic to which the changed rows of a running aggregate are sent as well.
 
         Raises:
             TopologyError: the stream or the table is published already, or the table is in the folder of
@@ -305,29 +334,63 @@ class Topology:
     def on_emit(self, function: HookFunction) -> HookFunction:
         """Call the decorated function after each fold that saw new attempts emitted.
 
-        As the four below it takes a `acker.topology.hooks.Notice` and runs once per fold, in the process that
-        folded. What it raises is logged.
+        The functions of all hooks take an `acker.Notice` and run at most once per fold, in the process that
+        folded. An exception that they raise is logged.
+
+        Args:
+            function: the function, called with a notice.
+
+        Returns:
+            The function itself.
         """
         return self._add_hook(Hook.ON_EMIT, function)
 
     @checked
     def on_ack(self, function: HookFunction) -> HookFunction:
-        """Call the decorated function after each fold that acked messages."""
+        """Call the decorated function after each fold that acked messages; see `on_emit`.
+
+        Args:
+            function: the function, called with a notice.
+
+        Returns:
+            The function itself.
+        """
         return self._add_hook(Hook.ON_ACK, function)
 
     @checked
     def on_retry(self, function: HookFunction) -> HookFunction:
-        """Call the decorated function after each fold that failed messages which are tried again."""
+        """Call the decorated function after each fold that found messages to try again; see `on_emit`.
+
+        Args:
+            function: the function, called with a notice.
+
+        Returns:
+            The function itself.
+        """
         return self._add_hook(Hook.ON_RETRY, function)
 
     @checked
     def on_dead_letter(self, function: HookFunction) -> HookFunction:
-        """Call the decorated function after each fold that gave messages up."""
+        """Call the decorated function after each fold that gave messages up; see `on_emit`.
+
+        Args:
+            function: the function, called with a notice.
+
+        Returns:
+            The function itself.
+        """
         return self._add_hook(Hook.ON_DEAD_LETTER, function)
 
     @checked
     def on_lost(self, function: HookFunction) -> HookFunction:
-        """Call the decorated function after each fold that found messages to be lost."""
+        """Call the decorated function after each fold that found messages to be lost; see `on_emit`.
+
+        Args:
+            function: the function, called with a notice.
+
+        Returns:
+            The function itself.
+        """
         return self._add_hook(Hook.ON_LOST, function)
 
     def validate(self) -> None:
@@ -361,7 +424,10 @@ class Topology:
         self.order()
 
     def order(self) -> list[Component]:
-        """Components, each after those that it reads.
+        """Sort the components, each after those that it reads.
+
+        Returns:
+            The components in that order.
 
         Raises:
             TopologyError: there is a cycle.
@@ -378,10 +444,16 @@ class Topology:
         return [self.components[name] for name in names]
 
     def component(self, name: str) -> Component:
-        """A component by its name.
+        """Find a component by its name.
+
+        Args:
+            name: the component's name.
+
+        Returns:
+            The spout or bolt.
 
         Raises:
-            TopologyError: there is none of that name.
+            TopologyError: no component has that name.
         """
         if name not in self.components:
             raise TopologyError(
@@ -391,10 +463,16 @@ class Topology:
         return self.components[name]
 
     def publication(self, stream: str) -> Publication:
-        """The publication of a stream.
+        """Find the publication of a stream.
+
+        Args:
+            stream: the stream's name.
+
+        Returns:
+            The stream with its target.
 
         Raises:
-            TopologyError: it is not published.
+            TopologyError: the stream is not published.
         """
         if stream not in self.publications:
             published = ", ".join(self.publications) or "none"
@@ -405,7 +483,14 @@ class Topology:
         return self.publications[stream]
 
     def edges(self, name: str) -> tuple[str, ...]:
-        """The consumers of a component's streams, as `acker.core.store.schemas.edge` calls them."""
+        """Find the consumers of a component's streams.
+
+        Args:
+            name: the component's name.
+
+        Returns:
+            The consumers, as `acker.core.store.schemas.edge` calls them.
+        """
         return tuple(
             edge(stream, bolt.name)
             for bolt in self.components.values()
@@ -414,12 +499,27 @@ class Topology:
         )
 
     def may_be_untracked(self, name: str) -> bool:
-        """Whether a stream may have tuples of no message, which are published without an ack."""
+        """Whether a stream may have tuples of no message, which are published without an ack.
+
+        Args:
+            name: the stream's name.
+
+        Returns:
+            Whether its component, or one before it, may emit such tuples.
+        """
         component = self.components[component_of(name)]
         return component.may_be_untracked or any(self.may_be_untracked(each) for each in component.inputs)
 
     def unread(self, upstream: str, bolt: str) -> str | None:
-        """Why a bolt takes nothing from a stream; None where it reads it."""
+        """Say why a bolt does not read a stream.
+
+        Args:
+            upstream: the stream's name.
+            bolt: the bolt's name.
+
+        Returns:
+            The reason, in words; None where the bolt reads the stream.
+        """
         if bolt not in self.components:
             return f"bolt {bolt} is no longer in the topology"
         if upstream not in self.components[bolt].inputs:
@@ -428,7 +528,7 @@ class Topology:
 
     @property
     def roles(self) -> dict[str, Role]:
-        """What each component is, for the journal."""
+        """The role of each component by its name, `spout` or `bolt`, for the journal."""
         return {name: "spout" if each.is_spout else "bolt" for name, each in self.components.items()}
 
     @property
@@ -448,7 +548,7 @@ class Topology:
         return function
 
     def _choice(self, name: str) -> str:
-        """The streams that can be read and published, in place of one that is not there."""
+        """Advice for a stream that does not exist: the streams that can be read and published."""
         streams = [
             stream
             for each in self.components.values()
@@ -460,7 +560,7 @@ class Topology:
         """The names of streams of this topology.
 
         Raises:
-            TopologyError: one is of another topology, whose component may have a name that is here as well.
+            TopologyError: a stream is of another topology, whose component may share a name with one of this.
         """
         found = []
         for each in streams:
@@ -491,7 +591,7 @@ class Topology:
 
 @contextmanager
 def _told_of(whose: str) -> Iterator[None]:
-    """Say of whom an error is."""
+    """Put the name of the thing that an error is about before the error's message."""
     try:
         yield
     except SettingsError as error:
@@ -507,7 +607,7 @@ def duration(text: timedelta | str | None) -> timedelta | None:
     """A duration from a text such as "90 seconds".
 
     Raises:
-        SettingsError: it is not a positive duration.
+        SettingsError: the text is not a positive duration.
     """
     if text is None:
         return None
@@ -578,7 +678,7 @@ def _check_name(what: str, name: str) -> None:
 
 
 def _bolt_name(name: str | None, code: Any) -> str:
-    """The name of a bolt: what it is given, else that of its function or class."""
+    """The name of a bolt: the given one, or else that of its function or class."""
     made = code.func if isinstance(code, partial) else code
     found = name or str(getattr(made, "__name__", type(made).__name__))
     if found == "<lambda>":
@@ -592,7 +692,7 @@ def _check_schema(which: str, ddl: str) -> None:
 
 
 def _check_aggregates(stream: str, keys: Iterable[str], aggregates: Iterable[str]) -> None:
-    """Refuse columns of a running aggregate that the table keeps for itself, or that are there twice."""
+    """Refuse columns of a running aggregate whose names are reserved, not storable, or there twice."""
     keys = [key.lower() for key in keys]
     for key in keys:
         if keys.count(key) > 1:

@@ -1,4 +1,4 @@
-"""How a client reaches a Spark Connect server, and who sees its token."""
+"""The channels of clients to a Spark Connect server, and the servers that are shown its token."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,18 +20,18 @@ _ALIVE = [
 
 
 def address(url: str) -> tuple[str, int]:
-    """Host and port of a URL `sc://…`. This machine is 127.0.0.1, by whatever name."""
+    """Host and port of a URL `sc://…`. The host `localhost` becomes 127.0.0.1."""
     parts = urlsplit(url.partition(";")[0])
     host = parts.hostname or ""
     return LOOPBACK if host == "localhost" else host, parts.port or _DEFAULT_PORT
 
 
 def channel(url: str, token: str | None) -> DefaultChannelBuilder:
-    """What connects to a server.
+    """The builder of a channel to a server.
 
     Args:
         url: `sc://host:port`, with parameters.
-        token: what to show where the URL has no token; None: nothing.
+        token: the token to show where the URL has none; None: no token.
     """
     if address(url)[0] == LOOPBACK and not DefaultChannelBuilder(url).use_ssl:
         return LoopbackChannel(url, token)
@@ -41,14 +41,14 @@ def channel(url: str, token: str | None) -> DefaultChannelBuilder:
 
 
 class LoopbackChannel(DefaultChannelBuilder):
-    """Connects to 127.0.0.1 and to nothing else, and shows its token there without TLS.
+    """The builder of a channel to 127.0.0.1 and to nothing else, which shows its token there without TLS.
 
-    Spark's own builder does so for the name `localhost` alone. gRPC tries `::1` first for that name, where
-    the server does not listen, so that whoever does would be shown the token.
+    Spark's own builder shows a token without TLS only for the name `localhost`. For that name gRPC tries
+    `::1` first. The server does not listen there, so another process that does would be shown the token.
 
     Args:
-        url: `sc://host:port`, with parameters. Of its host nothing is looked up.
-        token: what to show where the URL has no token; None: nothing.
+        url: `sc://host:port`, with parameters. Its host is not looked up.
+        token: the token to show where the URL has none; None: no token.
     """
 
     def __init__(self, url: str, token: str | None) -> None:
@@ -58,7 +58,7 @@ class LoopbackChannel(DefaultChannelBuilder):
 
     @property
     def token(self) -> str | None:
-        """What is shown. A variable of the environment does not count; the settings have read it."""
+        """The token that is shown. Its environment variable does not count; the settings have read it."""
         return self._shown
 
     def toChannel(self) -> Any:
@@ -66,6 +66,6 @@ class LoopbackChannel(DefaultChannelBuilder):
         return self._insecure_channel(f"ipv4:{LOOPBACK}:{self._port}")
 
     def metadata(self) -> Iterable[tuple[str, str]]:
-        """What goes with every call."""
+        """The metadata of every call, the token among them."""
         shown = [("authorization", f"Bearer {self._shown}")] if self._shown else []
         return [*super().metadata(), *shown]

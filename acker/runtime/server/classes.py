@@ -1,8 +1,8 @@
-"""The Java classes of a Spark server, kept as a server had them that has worked.
+"""The Java classes of a Spark server, kept in a file by a server that has done some work.
 
 A server reads, checks and links some 20,000 classes until its first job is done, which is a third of the time
-that this takes. Java keeps them in a file for class data sharing if it is told to, and another Java takes
-them from there. It looks whether it is the same Java with the same jars; if not, it reads them as without.
+until then. Java can keep the classes in a file for class data sharing, from which a later process takes them.
+That process checks that it is the same Java with the same jars. If not, it reads the classes from the jars.
 """
 
 import sys
@@ -19,7 +19,7 @@ from acker.runtime.settings import LOOPBACK, Settings
 
 
 def keep_classes(settings: Settings) -> Path:
-    """The file of the classes, which a server makes that is started for it, where it is not there yet.
+    """The file of the classes. Where it does not exist yet, a server is started that makes it.
 
     Raises:
         ServerError: the server does not start, or the file cannot be kept.
@@ -60,7 +60,7 @@ def _make(settings: Settings, draft: Path) -> None:
 
 
 def _work(spark: SparkSession, table: Path) -> None:
-    """What most topologies have Spark do: read files, run Python, write to Delta tables, and change them."""
+    """Do the work of most topologies in Spark: read files, run Python, write to Delta tables, change them."""
     source = str(table.with_name("source"))
     spark.range(4).selectExpr("id", "cast(id AS string) AS text").write.json(source)
     rows = spark.read.schema("id bigint, text string").json(source)

@@ -1,7 +1,7 @@
-"""What the executors of a cluster are sent: Python packages, in archives that Spark unpacks for them.
+"""Python packages for the executors of a cluster, sent in archives that Spark unpacks for them.
 
-A cluster has its own Spark and its own Python, of the same version as the client's. All else that a task
-imports comes from here, so no folder need be shared.
+A cluster has its own Spark and its own Python, of the same version as the client's. All other modules that a
+task imports come from the archives, so no folder need be shared.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ _OURS = "acker"
 
 
 def packages() -> Path:
-    """The archive of what `acker` and the project's own dependencies need, made where it is missing.
+    """The archive of the packages that `acker` and the project need, made where it is missing.
 
     Raises:
-        ServerError: it could not be kept.
+        ServerError: the archive could not be kept.
     """
     found = _needed([_OURS, *project_dependencies()])
     listed = "\n".join(sorted(f"{name}=={each.version}" for name, each in found.items()))
@@ -43,14 +43,14 @@ def packages() -> Path:
 
 
 def project(topologies: Sequence[str], folder: Path) -> Path:
-    """The archive of `acker` itself and of the packages of topologies, which are made anew each time.
+    """The archive of `acker` itself and of the packages of topologies, which is made anew each time.
 
     Args:
         topologies: import strings `package.module:attribute`.
-        folder: where to keep it.
+        folder: where to keep the archive.
 
     Raises:
-        ServerError: it could not be kept.
+        ServerError: the archive could not be kept.
     """
     names = {_OURS, *(name.partition(":")[0].partition(".")[0] for name in topologies)}
     archive = folder / "project.tar"
@@ -59,7 +59,7 @@ def project(topologies: Sequence[str], folder: Path) -> Path:
 
 
 def _needed(requirements: Iterable[str]) -> dict[str, Distribution]:
-    """The installed distributions that these need, by name, without those that come with Spark."""
+    """The installed distributions that requirements need, by name, without those that come with Spark."""
     found: dict[str, Distribution] = {}
     left = list(requirements)
     while left:

@@ -1,9 +1,9 @@
 """The jars that the Spark server loads, of Delta, Kafka and S3: fetched once, into `acker`'s own environment.
 
-The Ivy that ships inside PySpark fetches a fixed list, here that of `ivy.xml`, through whatever repositories
-it is configured for. Beside each list lies the SHA-256 of each of its jars, as `sha256sum` writes it. Jars
-are compared with it when they are fetched, and each time that a server is started with them. A deployment
-without a network sets `PIPELINE_JARS` to a folder that holds the jars, which are taken as they are.
+The Ivy that ships inside PySpark fetches a fixed list, here that of `ivy.xml`, through its configured
+repositories. Beside each list lies the SHA-256 of each of its jars, as `sha256sum` writes it. Jars are
+compared with these sums when they are fetched, and each time that a server is started with them. A deployment
+without a network sets `PIPELINE_JARS` to a folder that holds the jars. These are taken as they are.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def spark_home() -> Path:
 
 
 def default_folder() -> Path:
-    """Where this release's jars are kept."""
+    """The folder of this release's jars."""
     return kept_in("jars", _IVY)
 
 
@@ -47,7 +47,7 @@ def sums_file(listed: Path) -> Path:
 
 
 def kept_in(name: str, listed: Path) -> Path:
-    """Where the jars of a list are kept, in the Python environment; other jars have another folder."""
+    """The folder for the jars of a list, in the Python environment. Other jars have another folder."""
     release = hashlib.sha256(listed.read_bytes() + sums_file(listed).read_bytes()).hexdigest()[:12]
     return Path(sys.prefix) / "share" / "acker" / f"{name}-{release}"
 
@@ -57,7 +57,7 @@ def jars(folder: Path | None, with_s3: bool = False) -> list[Path]:
 
     Args:
         folder: the folder that holds them; None: the environment's own, which is filled where it is missing.
-        with_s3: whether those are among them that Spark needs for S3.
+        with_s3: whether the jars that Spark needs for S3 are among them.
 
     Raises:
         ServerError: the folder lacks Delta's jars, or they could not be fetched.
@@ -79,11 +79,11 @@ def fetched(listed: Path, folder: Path, instead: str = "") -> list[Path]:
 
     Args:
         listed: a file of Ivy's, which names all jars. Their sums lie beside it.
-        folder: where they are kept.
-        instead: what else an error advises.
+        folder: where the jars are kept.
+        instead: further advice, at the end of an error's message.
 
     Raises:
-        ServerError: they could not be fetched or kept, or one is not what its sum says.
+        ServerError: the jars could not be fetched or kept, or a jar does not fit its sum.
     """
     expected = listed.read_text().count("<dependency ")
     if len(list(folder.glob("*.jar"))) != expected:
@@ -116,15 +116,15 @@ def _fetch(listed: Path, folder: Path, expected: int, instead: str) -> None:
 
 
 def retrieve(listed: Path, folder: Path, instead: str = "") -> list[Path]:
-    """The jars of a list, as Ivy brings them into a new folder; nothing is compared with their sums.
+    """The jars of a list, as Ivy brings them into a new folder. They are not compared with their sums.
 
     Args:
         listed: a file of Ivy's, which names all jars.
-        folder: which is made.
-        instead: what else an error advises.
+        folder: the new folder, which is made.
+        instead: further advice, at the end of an error's message.
 
     Raises:
-        ServerError: they could not be fetched.
+        ServerError: the jars could not be fetched.
     """
     folder.mkdir()
     (ivy,) = (spark_home() / "jars").glob("ivy-*.jar")
@@ -146,7 +146,7 @@ def sums(folder: Path) -> dict[str, str]:
 
 
 def listed_sums(file: Path) -> dict[str, str]:
-    """What a file of `sha256sum` says, by the names of files."""
+    """The SHA-256 of each file that a file of `sha256sum` lists, by the listed file's name."""
     return {name: digest for digest, name in (line.split() for line in file.read_text().splitlines())}
 
 
@@ -170,7 +170,7 @@ def locked(path: Path, instead: str) -> Iterator[None]:
     """Hold a lock file, whose folder is made where it is missing.
 
     Args:
-        instead: what else an error advises.
+        instead: further advice, at the end of an error's message.
 
     Raises:
         ServerError: the folder cannot be written.

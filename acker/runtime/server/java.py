@@ -1,4 +1,4 @@
-"""The Java that runs Spark: which one it is, and whether it can."""
+"""The Java that runs Spark: its command, and the check of its version."""
 
 import os
 import re
@@ -14,10 +14,10 @@ def java_command() -> str:
 
 
 def check_java() -> str:
-    """Check that Spark runs on that Java, and return its version, such as `17.0.12`.
+    """Check that Spark runs on the Java of `java_command`, and return its version, such as `17.0.12`.
 
     Raises:
-        ServerError: there is none, or Spark does not run on it.
+        ServerError: there is no Java, or Spark does not run on it.
     """
     try:
         told = subprocess.run([java_command(), "-version"], capture_output=True, text=True).stderr

@@ -1,7 +1,7 @@
-"""Writes what it reads to a log, and begins a new file where that is full: `python log_keeper.py LOG BYTES`.
+"""Writes its input to a log, and begins a new file when the log is full: `python log_keeper.py LOG BYTES`.
 
-The file before is `LOG.old`, and the one before that is gone. It ends when nobody writes to it any more. A
-disk that is full costs lines, and holds nobody up.
+The previous file is `LOG.old`, and the one before that is gone. The keeper ends when no process writes to it
+any more. On a full disk lines are lost, and no writer waits.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ _PIECE_BYTES = 1 << 16
 
 
 def main() -> None:
-    """Read the standard input to its end."""
+    """Write the standard input to the log, to its end."""
     path, most = sys.argv[1], int(sys.argv[2])
     for number in (signal.SIGINT, signal.SIGTERM):  # they are for those that write
         signal.signal(number, signal.SIG_IGN)
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _rotated(path: str, log: int) -> int:
-    """A new file; the old one goes on where none can be made."""
+    """The descriptor of a new file, or of the old one where no new one can be made."""
     try:
         os.replace(path, f"{path}.old")
         new = _opened(path)

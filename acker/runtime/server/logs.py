@@ -1,4 +1,4 @@
-"""The logs of processes: within a size while they run, and asked for the reason where one did not start."""
+"""The logs of processes: kept within a size, and searched for the reason where a process did not start."""
 
 import contextlib
 import re
@@ -18,13 +18,14 @@ _keepers: dict[Path, "subprocess.Popen[bytes]"] = {}
 
 
 def kept_log(log: Path, umask: int, most_bytes: int = MOST_BYTES) -> IO[bytes]:
-    """What a process is started with as its output, so that it is appended to a log of a limited size.
+    """A pipe for the output of a process, whose bytes are appended to a log of a limited size.
 
-    The caller closes it once the process is started.
+    The caller closes the pipe once the process is started.
 
     Args:
+        log: the file of the log.
         umask: the rights that others do not get on the log.
-        most_bytes: of a file, after which another one is begun; the one before stays as `<log>.old`.
+        most_bytes: the size after which another file is begun; the file before stays as `<log>.old`.
     """
     log.open("ab").close()  # raises here where it cannot be written
     keeper = subprocess.Popen(

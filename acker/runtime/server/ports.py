@@ -1,4 +1,4 @@
-"""Ports of this machine: one that is free, whether something listens, and who holds one that is taken."""
+"""Ports of this machine: free ones, those on which something listens, and the processes that hold them."""
 
 import itertools
 import random
@@ -16,7 +16,7 @@ _PORTS = range(20_000, 30_000)
 
 
 def is_listening(host: str, port: int) -> bool:
-    """Whether something accepts TCP connections there."""
+    """Whether something accepts TCP connections at a host and port."""
     try:
         with socket.create_connection((host, port), timeout=_PROBE_SECONDS):
             return True
@@ -28,16 +28,16 @@ def free_port() -> int:
     """A port on which nothing listens now, from below the range that outgoing connections take.
 
     Raises:
-        ServerError: none is free.
+        ServerError: no port is free.
     """
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Such ports, each another one.
+    """Different ports, each as `free_port` finds it.
 
     Raises:
-        ServerError: there are not as many.
+        ServerError: there are not enough free ports.
     """
     free = (port for port in random.sample(_PORTS, 100) if _is_free(port))
     found = list(itertools.islice(free, count))
@@ -60,10 +60,16 @@ def check_free(
     port: int,
     advice: str = "Free it, or choose another with --port; without it a free one is found.",
 ) -> None:
-    """Check that a server may listen there.
+    """Check that a server may listen at an address and port.
+
+    Args:
+        address: where the server is to listen.
+        port: where the server is to listen.
+        advice: the end of the error's message.
 
     Raises:
-        ServerError: something else listens, or this user may not. The message says what, where it is known.
+        ServerError: something else listens, or this user may not. The message names the other process, where
+            it is known.
     """
     with socket.socket() as probe:
         # As Java binds: connections that have ended and that the system still remembers are not in the way.

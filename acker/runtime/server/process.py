@@ -2,7 +2,7 @@
 
 A server belongs to a home folder and is found again through `<home>/server/server.json`. It is only ever
 ended by the process id and start time noted there, never by a name. It listens on 127.0.0.1 alone, if the
-settings do not say otherwise, and serves who shows its token.
+settings do not say otherwise, and serves clients that show its token.
 """
 
 import contextlib
@@ -122,7 +122,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """What a client connects to."""
+        """The URL to which clients on this machine connect."""
         return f"sc://{LOOPBACK}:{self.port}"
 
 
@@ -134,9 +134,9 @@ def find(settings: Settings) -> Server | None:
 
 
 def find_patiently(settings: Settings) -> Server | None:
-    """The server of this home, for which it waits where its process lives and does not answer for a while.
+    """The server of this home. A server whose process lives and does not answer is waited for.
 
-    It returns at once where the server answers or its process is gone, and after a minute in any case.
+    The wait ends where the server answers or its process is gone, and after a minute in any case.
     """
     patience = _Patience(settings)
     while (server := find(settings)) is None and patience.is_left():
@@ -151,13 +151,13 @@ def is_left_running(settings: Settings) -> bool:
 
 
 def token_for(settings: Settings, host: str, port: int) -> str | None:
-    """What a client shows at an address: the settings' token, or the generated one of the home's server.
+    """The token that a client shows at an address: the settings', or the generated one of the home's server.
 
-    The generated one is shown at that server's port alone. Processes that share the home, and not the
+    The generated token is shown at that server's port alone. Processes that share the home, and not the
     server's process ids, as containers do, read the port where the server has noted it.
 
     Raises:
-        ServerError: this user may not read the generated one.
+        ServerError: this user may not read the generated token.
     """
     if settings.token is not None:
         return settings.token
@@ -180,7 +180,7 @@ def start(
         keep: Where a new server leaves its classes as it ends.
 
     Raises:
-        ServerError: It does not come up. The message says why and names its log.
+        ServerError: The server does not come up. The message says why and names the log.
     """
     if owned and threading.current_thread() is not threading.main_thread():
         raise ServerError(
@@ -219,7 +219,7 @@ def stop_once_kept(settings: Settings, server: Server) -> None:
     """Stop a server that this process has started, once it has left its classes.
 
     Raises:
-        ServerError: it was ended before, so that the file may be cut short, or could not write it.
+        ServerError: the server was ended too early, so that the file may be cut short, or could not write it.
     """
     child = _children[server.pid]
     os.killpg(server.pid, signal.SIGTERM)
@@ -235,7 +235,7 @@ def stop_once_kept(settings: Settings, server: Server) -> None:
 
 
 def kept_classes(settings: Settings) -> Path:
-    """Where the classes of servers with this Java and these jars are kept, whether they are or not.
+    """The file for the classes of servers with this Java and these jars, whether it exists or not.
 
     Raises:
         ServerError: there is no Java on which Spark runs, or the jars are not there.
@@ -322,7 +322,7 @@ def _is_alive(server: Server) -> bool:
 
 
 class _Patience:
-    """How long a server is waited for that lives and does not answer. It tells of the wait on stderr."""
+    """The wait for a server that lives and does not answer. It is told on standard error."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -350,7 +350,7 @@ class _Patience:
 
 
 def _end(settings: Settings) -> bool:
-    """End whatever the state file names, and clear what it leaves. Returns whether it was alive."""
+    """End the server that the state file names, and delete its files. Returns whether it was alive."""
     server = _read(settings)
     alive = server is not None and _is_alive(server)
     if server is not None and alive:
@@ -375,7 +375,7 @@ def _kill(server: Server) -> None:
 
 
 def _launch(settings: Settings, port: int, owned: bool, options: Sequence[str]) -> Server:
-    """Start the process and wait until it listens. Whatever interrupts the waiting ends it as well."""
+    """Start the process and wait until it listens. An interruption of the wait ends the process as well."""
     with writing(_folder(settings)):
         command = _command(settings, port, options)
         token = settings.token or make_token(settings)
@@ -448,7 +448,7 @@ def _command(settings: Settings, port: int, options: Sequence[str]) -> list[str]
 
 
 def _cluster_confs(settings: Settings) -> dict[str, str]:
-    """What executors are sent, for which Spark has its own means: jars, packages, the project's modules."""
+    """Spark's settings by which it sends jars, packages and the project's modules to executors."""
     archives = {PACKAGES: packages(), PROJECT: project(settings.topologies, _folder(settings))}
     return {
         **({"spark.driver.host": LOOPBACK} if _is_near(settings) else {}),
@@ -459,7 +459,7 @@ def _cluster_confs(settings: Settings) -> dict[str, str]:
 
 
 def _s3_confs() -> dict[str, str]:
-    """What Spark does not take itself from the variables of the AWS SDKs, as it does keys and endpoint."""
+    """Spark's settings from the AWS SDKs' variables. Spark itself takes only keys and endpoint from these."""
     confs = {}
     if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
         confs["spark.hadoop.fs.s3a.endpoint.region"] = region

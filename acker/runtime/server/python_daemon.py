@@ -1,9 +1,8 @@
 """Spark's daemon of Python workers, for `spark.python.daemon.module`: a worker forgets the user's modules.
 
 The sessions of a server share its daemon and workers (see `sessions`), since a worker's first task takes
-seconds to import pandas and pyarrow. What a task has imported from outside of Python's own folders,
-such as a topology's module, may have been edited by the time of the worker's next task; so it is imported
-anew by each.
+seconds to import pandas and pyarrow. A module from outside of Python's own folders, such as a topology's, may
+have been edited by the time of the worker's next task. So each task imports such modules anew.
 """
 
 import site
@@ -23,7 +22,7 @@ _work = daemon.worker
 
 
 def _is_users(name: str, module: ModuleType) -> bool:
-    """Whether a module comes from outside of Python's folders; a package may be one without a file."""
+    """Whether a module, or a package without a file, comes from outside of Python's folders."""
     origins = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
     return name != "__main__" and any(origin and not origin.startswith(_LIBRARIES) for origin in origins)
 

@@ -38,7 +38,7 @@ def connect(settings: Settings, url: str | None = None) -> SparkSession:
     """A new session, isolated from all others.
 
     Args:
-        settings: of the deployment, with its token.
+        settings: the deployment's settings, with its token.
         url: `sc://host:port` of the server, with parameters. None: `SPARK_REMOTE` if set, else the project's
             own server.
 
@@ -63,7 +63,7 @@ def session(settings: Settings, url: str | None = None) -> Iterator[SparkSession
 
 @contextlib.contextmanager
 def owned_session(settings: Settings) -> Iterator[SparkSession]:
-    """A session whose server, if it has to be started for it, ends with it. For the main thread.
+    """A session that ends with the block, as does a server started for it. For the main thread.
 
     The server ends as well where the block is left by Ctrl-C or SIGTERM, and on Linux where this process is
     killed.
@@ -81,12 +81,12 @@ def serve(settings: Settings, port: int | None, tell: Callable[[str], None]) -> 
     """Run a server until this process is told to end, and end it then. For the main thread.
 
     Args:
-        settings: of the server.
-        port: where it listens; a free port by default.
-        tell: called with its URL once it accepts connections.
+        settings: the settings of the server.
+        port: where the server listens; a free port by default.
+        tell: called with the server's URL once it accepts connections.
 
     Raises:
-        ServerError: It does not start, or another one runs already, or it ended by itself.
+        ServerError: The server does not start, or another one runs already, or it ended by itself.
     """
     with exit_on_sigterm():
         if server.find(settings) is not None:
@@ -146,8 +146,8 @@ def _share_workers(session: ConnectSession) -> None:
     """Let a session share Python's workers with all others on its server.
 
     Spark keeps a daemon of 40 MB and threads for each session that ever ran Python code, if the artifacts of
-    sessions are isolated from each other. Nothing here adds artifacts. A server isolates every new session,
-    and a session reads its conf but once, before the first that it is asked; so this goes on with a clone.
+    sessions are isolated from each other. Nothing here adds artifacts. A server isolates every new session.
+    A session reads the setting once, before its first request. So a clone of the session takes its place.
     """
     session.conf.set("spark.sql.artifact.isolation.enabled", "false")
     isolated, session._client = session.client, session.client.clone()

@@ -1,8 +1,8 @@
 """The generated token: the secret that a client shows to the Spark server of its home.
 
 Each server that is started without `SPARK_CONNECT_AUTHENTICATE_TOKEN` gets a token of its own. The token lies
-in `<home>/server/token`, which its owner alone may read. It is removed with its server, so one that leaked
-opens no later server.
+in `<home>/server/token`, which its owner alone may read. It is removed with its server, so a token that
+leaked opens no later server.
 """
 
 import os
@@ -14,7 +14,7 @@ from acker.runtime.settings import Settings
 
 
 def token_file(settings: Settings) -> Path:
-    """Where the token of a home's server lies."""
+    """The file of the token of a home's server."""
     return settings.home / "server" / "token"
 
 
@@ -30,10 +30,10 @@ def make_token(settings: Settings) -> str:
 
 
 def read_token(settings: Settings) -> str | None:
-    """The token that the home's server was given; None where it has none that was generated.
+    """The generated token of the home's server; None where it has none.
 
     Raises:
-        ServerError: this user may not read it.
+        ServerError: this user may not read the token.
     """
     try:
         return token_file(settings).read_text()
@@ -47,5 +47,5 @@ def read_token(settings: Settings) -> str | None:
 
 
 def remove_token(settings: Settings) -> None:
-    """Forget the token of a server that has ended."""
+    """Delete the token of a server that has ended."""
     token_file(settings).unlink(missing_ok=True)
