@@ -1,9 +1,8 @@
 """One batch of one component: plan, write, log. Any step done again changes nothing.
 
 Plan fixes the input in the journal. Write runs the user's transformation and appends its rows to the stream
-in one commit. Log reads those rows back and appends the batch's events in one commit. So nobody sees what a
-component consumed apart from what it emitted, and a transformation that gives other rows the second time
-does no harm.
+in one commit. Log reads those rows back and appends the batch's events in one commit. So consumed and emitted
+tuples become visible together, and a transformation that returns other rows the second time does no harm.
 """
 
 from acker.batches.log import LogRequest, run_log
@@ -19,7 +18,7 @@ from acker.core.snapshot.planned import Batch
 
 
 def finish(run: Run, batch: Batch, journal: Journal | None = None) -> None:
-    """Write and log a planned batch of a component of the topology, from wherever it was left.
+    """Write and log a planned batch of a component of the topology, from the step at which it was left.
 
     A bolt's batch that cannot be run any more is not written, and logged as a fail of all its inputs.
 
@@ -53,10 +52,10 @@ def log(run: Run, journal: Journal, found: Standing) -> None:
 def give_up(run: Run, bolt: Component, reason: str) -> Batch:
     """Fail all messages of the batch that a bolt has not finished, so that the bolt goes on after it.
 
-    What the bolt had written already stands, and then the batch is only logged.
+    Rows of the batch that the bolt has already written stay, and then the batch is only logged.
 
     Raises:
-        BoltError: it has no unfinished batch.
+        BoltError: the component is a spout, or has no unfinished batch.
     """
     journal = run.snapshot()
     batch = journal.unfinished(bolt.name)

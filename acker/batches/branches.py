@@ -1,9 +1,9 @@
-"""How far a bolt of several inputs takes each of them, so that what came of one message arrives together.
+"""How far a bolt takes each of its inputs, so that the tuples of one message arrive together.
 
-Branches are not planned at one moment: a spout's batch that comes in between, such as a replay, is in the
-batch of one branch and not yet in that of the other. A join that took both would find no partner for it, then
-or later, and the message would be acked all the same. So of each stream only those batches are taken whose
-messages have passed all branches.
+Branches are not planned at one moment. A spout's batch that comes in between, such as a replay, is in the
+batch of one branch and not yet in that of the other. A join of both batches would find no partners for its
+tuples, then or later, and the message would be acked all the same. So of each stream only those batches are
+taken whose messages have passed all branches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ def meeting(
     """Input stream -> the last of its batches that the bolt takes, so that branches of a message meet.
 
     Args:
-        taken: up to where it has taken each in.
-        upto: up to where it could.
+        taken: input stream -> the last batch that the bolt has taken in.
+        upto: input stream -> the last batch that the bolt could take in.
     """
     paths = _Paths(topology, journal)
     found = dict(upto)
@@ -43,7 +43,7 @@ def _is_ahead(seen: Reach, others: Sequence[Reach]) -> bool:
 
 
 class _Paths:
-    """What the streams of a topology hold of its spouts' batches."""
+    """The batches of spouts from which the tuples in a topology's streams come."""
 
     def __init__(self, topology: Topology, journal: Journal) -> None:
         self._topology = topology
@@ -51,7 +51,7 @@ class _Paths:
         self._ends: dict[tuple[str, int], dict[str, int]] = {}
 
     def seen(self, name: str, number: int) -> Reach:
-        """The newest batch of each spout of which something may be in a stream up to one of its batches."""
+        """Spout -> its newest batch of which tuples may be in a stream, up to one of the stream's batches."""
         component = component_of(name)
         inputs = self._topology.components[component].inputs
         if not inputs:
@@ -63,7 +63,7 @@ class _Paths:
         return found
 
     def passed(self, name: str, consumer: str, number: int) -> Reach:
-        """Up to which batch of each spout all is in a stream that a consumer has taken up to a batch."""
+        """Spout -> the batch up to which a consumer has all tuples, having taken a stream up to a batch."""
         component = component_of(name)
         # What is not meant for the consumer holds up nothing.
         newest = self._journal.logged(component)
@@ -80,7 +80,7 @@ class _Paths:
         return found
 
     def _end(self, bolt: str, number: int, upstream: str) -> int:
-        """Up to which batch of a stream a bolt has taken in with one of its own."""
+        """The last batch of a stream that a bolt has taken in with one of its own; 0 where there is none."""
         if not number:
             return 0
         if (bolt, number) not in self._ends:

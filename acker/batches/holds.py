@@ -1,7 +1,7 @@
-"""Batches that are held: what raised is no row's fault, so no message fails and the batch is tried again.
+"""Held batches: they raised an error that no row causes, so no message fails and the batch is tried again.
 
 Each try that raises adds a row to the table `holds`. The newest row of a batch counts until the batch is
-logged. It says when a scheduler is to try again; a person who runs the bolt need not wait.
+logged. The row says when a scheduler is to try again; a person who runs the bolt need not wait.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ BACKOFF = ExponentialBackoff(initial_seconds=10, multiplier=2, cap_seconds=3600,
 
 @dataclass(frozen=True)
 class Hold:
-    """A batch that is held, as its newest try left it."""
+    """A held batch, as its newest try left it."""
 
     component: str
     batch: int
@@ -41,13 +41,13 @@ class Hold:
 
     @property
     def told(self) -> str:
-        """Since when it is held, how often it was tried, and why it is."""
+        """The time since which the batch is held, the number of its tries, and the reason, as text."""
         tries = "once" if self.tries == 1 else f"{self.tries:,} times"
         return f"{self.held_at:%Y-%m-%d %H:%M} UTC, tried {tries}: {self.reason}"
 
 
 def newest_hold(journal: Journal, component: str) -> Hold | None:
-    """The hold of a component's unfinished batch; None where it has none or nothing has raised."""
+    """The hold of a component's unfinished batch; None where there is no such batch or no try has raised."""
     number = journal.planned(component)
     if number == journal.logged(component):
         return None
@@ -58,7 +58,7 @@ def check_not_held(journal: Journal, component: str, now: datetime) -> None:
     """Stop where a component's batch is held and the time of its next try has not come.
 
     Raises:
-        BatchHeld: with what it waits for.
+        BatchHeld: with the reason and the time of the next try.
     """
     found = newest_hold(journal, component)
     if found is not None and now < found.retry_at:
@@ -71,7 +71,7 @@ def check_not_held(journal: Journal, component: str, now: datetime) -> None:
 
 @contextlib.contextmanager
 def held_if_it_raises(run: Run, batch: Batch) -> Iterator[None]:
-    """Hold a batch where the work on it raises; the error goes on."""
+    """Record a hold of a batch where the work on it raises an error; the error is raised again."""
     try:
         yield
     except Exception as error:
@@ -83,7 +83,7 @@ def held_if_it_raises(run: Run, batch: Batch) -> Iterator[None]:
 
 @contextlib.contextmanager
 def noted_if_it_raises(run: Run, stream: str, fold: int) -> Iterator[None]:
-    """Note why the publish of a fold raises, for whoever is to mend it; the error goes on."""
+    """Record a hold of a fold where its publish raises an error; the error is raised again."""
     try:
         yield
     except Exception as error:
@@ -93,7 +93,7 @@ def noted_if_it_raises(run: Run, stream: str, fold: int) -> Iterator[None]:
 
 
 def unpublished_since(journal: Journal, stream: str, fold: int) -> Hold | None:
-    """What the newest try to publish a fold has raised; None where none has."""
+    """The hold of a fold that could not be published, from its newest try; None where no try has raised."""
     return _newest(journal, _publisher(stream), fold)
 
 
@@ -122,7 +122,7 @@ def _hold(run: Run, component: str, number: int, error: Exception) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """What an error says in one line."""
+    """The message of an error in one line, of at most `LONGEST_TOLD` characters."""
     return said(error)[:LONGEST_TOLD]
 
 

@@ -1,7 +1,7 @@
-"""The events of a batch: per root what a component consumed and emitted, read from committed rows.
+"""The events of a batch: per root the consumed and the emitted tuples, read from committed rows.
 
-The batch's own stream tells what it emitted, failed and still holds back. The streams of its inputs tell what
-it was given. Consumed = new inputs + previously held back − still held back.
+The batch's own stream has the tuples that it emitted, failed and still holds back. The streams of its inputs
+have the tuples that it was given. Consumed = new inputs + previously held back − still held back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,12 +44,13 @@ _EDGES = pl.Int16  # how many consumers a tuple has
 
 @dataclass(frozen=True)
 class LogRequest:
-    """A batch whose rows are in its component's stream, or that fails all its inputs.
+    """A batch to log, whose rows are in its component's stream, or that fails all its inputs.
 
     Args:
-        edges: the consumers at the time.
-        inputs: stream -> the batches of it that a bolt's batch consumed; None for a spout's batch.
-        failed: why all messages of the inputs fail; nothing was written then. None: it was written.
+        edges: the edges to consumers at the time of the plan.
+        inputs: stream -> its batches that a bolt's batch consumed; None for a spout's batch.
+        failed: the reason why all messages of the inputs fail, where no rows were written; None where the
+            batch was written.
     """
 
     component: str
@@ -61,13 +62,13 @@ class LogRequest:
 
 
 def run_log(snapshot: Snapshot, request: LogRequest, tasks: Tasks = CALLER) -> None:
-    """Append the events of a batch in one commit; once, however often it is called.
+    """Append the events of a batch in one commit, once, however often this is called.
 
     Args:
-        tasks: who does it.
+        tasks: the runner of the work.
 
     Raises:
-        StoreError: a stream could not be read, or the events not be committed.
+        StoreError: a stream could not be read, or the events could not be committed.
     """
     if request.failed is None:
         snapshot.require(stream(request.component))  # without it nothing was written, and nothing is acked
@@ -91,18 +92,18 @@ def run_log(snapshot: Snapshot, request: LogRequest, tasks: Tasks = CALLER) -> N
 
 
 def _bounds(rows: pl.DataFrame) -> Bounds:
-    """What Delta's log tells of a file."""
+    """The least and the greatest values of a file's columns, for Delta's log."""
     return {name: (rows[name].min(), rows[name].max()) for name in _BOUNDED}
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What the tasks of a log read, wherever they run.
+    """The rows that the tasks of a log read, wherever the tasks run.
 
     Args:
         own: rows of the batch.
-        before: those of the batch before it, of a component that holds rows back.
-        inputs: stream -> rows of it that a bolt's batch consumed; None for a spout's batch.
+        before: rows of the batch before, of a component that holds tuples back.
+        inputs: stream -> its rows that a bolt's batch consumed; None for a spout's batch.
     """
 
     request: LogRequest
@@ -112,7 +113,7 @@ class _Work:
 
     @classmethod
     def read_by(cls, request: LogRequest, snapshot: Snapshot) -> "_Work":
-        """What a log reads."""
+        """The rows that the log of a batch reads, found in a snapshot."""
         own, inputs = Rows.of(snapshot, request.component, [request.batch]), request.inputs
         earlier = [request.batch - 1] if "_held" in own.columns else []
         before = Rows.of(snapshot, request.component, earlier)
@@ -121,17 +122,17 @@ class _Work:
 
     @property
     def most(self) -> int:
-        """How many rows it reads at most, as far as anybody knows."""
+        """The most rows that the log reads, as far as their number is known."""
         return sum(rows.most or 0 for rows in (self.own, *(self.inputs or {}).values()))
 
     def events(self, task: Task) -> pl.LazyFrame:
-        """The events of a task's share of the roots, without what is the same in all of them."""
+        """The events of a task's share of the roots, without the columns that are the same in all of them."""
         events_of = _spout_events if self.inputs is None else _bolt_events
         found = (events_of if self.request.failed is None else _failed_events)(self, task)
         return found.cast({name: _COLUMNS[name] for name in found.collect_schema()})
 
     def in_files(self, events: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        """Events as the files have them."""
+        """Events with all columns, in one frame for each file."""
         same = {
             "component": pl.lit(self.request.component),
             "batch": pl.lit(self.request.batch, pl.Int64),
@@ -140,10 +141,10 @@ class _Work:
         return (part.with_columns(**same) for part in events.iter_slices(ROWS_OF_A_FILE) if part.height)
 
     def written(self, path: str, task: Task) -> tuple[int, list[tuple[File, Bounds]]]:
-        """Write the events of a task's share into files of its own, and return their checksum beside these.
+        """Write the events of a task's share into files of its own, and return their checksum and the files.
 
         Args:
-            path: of `events`.
+            path: of the table `events`.
         """
         events = collect(self.events(task))
         parts = [*self.in_files(events)]
@@ -152,7 +153,7 @@ class _Work:
 
 
 def _spout_events(work: _Work, task: Task) -> pl.LazyFrame:
-    """One row per message, an init or a lost; and a failure of one that was emitted and could not be read."""
+    """One event per message, `init` or `lost`; a failure of each emitted message that could not be read."""
     request = work.request
     rows = task.share(_rows(work.own, request.component, request.edges), "_root_id")
     rows = rows.filter(pl.col("_root_id").is_not_null())  # the others are not tracked
@@ -177,9 +178,10 @@ def _spout_events(work: _Work, task: Task) -> pl.LazyFrame:
 
 
 def _bolt_events(work: _Work, task: Task) -> pl.LazyFrame:
-    """One row per root: the XOR of the ids that were consumed and emitted, and how many of each.
+    """One event per root: the XOR of the ids of consumed and emitted tuples, and the number of each.
 
-    Beside it a row without tuples for each reset, and for each root that shares a tuple with a smaller one.
+    Further events count no tuples: one for each reset, and one for each root that shares a tuple with a
+    smaller root.
     """
     edges = work.request.edges
     own = _rows(work.own, work.request.component, edges)
@@ -200,7 +202,7 @@ def _bolt_events(work: _Work, task: Task) -> pl.LazyFrame:
 
 
 def _failed(own: pl.LazyFrame, task: Task, files: Sequence[str]) -> pl.DataFrame:
-    """Roots that the bolt failed, with `kind` and `reason`. The one for good goes before others."""
+    """Roots that the bolt failed, with `kind` and `reason`. A failure for good goes before others."""
     each = _shares(own.filter(pl.col("_kind").is_in(FAILURES)), task)
     for_good = pl.col("_kind") == pl.col("_kind").max()  # the greater of both kinds
     failed = each.group_by(root_id="_root_id").agg(
@@ -210,7 +212,7 @@ def _failed(own: pl.LazyFrame, task: Task, files: Sequence[str]) -> pl.DataFrame
 
 
 def _consumed(work: _Work, own: pl.LazyFrame) -> list[pl.LazyFrame]:
-    """The tuples that the bolt consumed, with `consumed`, on how many edges; of held ones, −1."""
+    """The tuples that the bolt consumed. `consumed` is the number of their edges, −1 if still held back."""
     assert work.inputs is not None
     consumer, parts = work.request.component, []
     for name, given in work.inputs.items():
@@ -224,7 +226,7 @@ def _consumed(work: _Work, own: pl.LazyFrame) -> list[pl.LazyFrame]:
 
 
 def _held(rows: pl.LazyFrame, read: Rows, consumer: str, consumed: int) -> pl.LazyFrame:
-    """The tuples among the rows that the consumer holds back, each with its `id` on the edge to it."""
+    """The tuples that some rows report as held back, each with its `id` on the edge to the consumer."""
     if "_held" not in rows.collect_schema():
         return pl.LazyFrame()
     roots = [name for name in ("_root_id", "_root_ids") if name in rows.collect_schema()]
@@ -235,13 +237,13 @@ def _held(rows: pl.LazyFrame, read: Rows, consumer: str, consumed: int) -> pl.La
 
 
 def _resets(own: pl.LazyFrame, task: Task) -> pl.LazyFrame:
-    """A `reset` for each root whose time is to start again."""
+    """A `reset` event for each root whose time is to start again."""
     reset = _shares(own.filter(pl.col("_kind") == Kind.RESET), task)
     return reset.select(root_id="_root_id", kind=pl.lit(Kind.RESET), **_NO_TUPLES).unique()
 
 
 def _joins(own: pl.LazyFrame, task: Task) -> pl.LazyFrame:
-    """A `join` for each root of a tuple but the smallest, which it names."""
+    """A `join` event for each root of a tuple but the smallest one, which the event names."""
     tuples = own.filter(_EMITTED & pl.col("_root_ids").is_not_null())
     roots = task.share(tuples.select(root_id="_root_ids", joined="_root_id").explode("root_id"))
     others = roots.filter(pl.col("root_id") != pl.col("joined")).unique()
@@ -249,17 +251,17 @@ def _joins(own: pl.LazyFrame, task: Task) -> pl.LazyFrame:
 
 
 def _failed_events(work: _Work, task: Task) -> pl.LazyFrame:
-    """One row per root of what the bolt was given or held back: all of it is consumed, and it fails."""
+    """One `fail` event per root of the tuples that the bolt was given or held back, all of them consumed."""
     own = _rows(work.own, work.request.component)
     rows = _by_root(_consumed(work, own), task)
     return rows.with_columns(kind=pl.lit(Kind.FAIL), reason=pl.lit(work.request.failed))
 
 
 def _by_root(tuples: Sequence[pl.LazyFrame], task: Task) -> pl.LazyFrame:
-    """Per root of some tuples, as an event has it, the XOR of their ids, and how many there are.
+    """Per root of some tuples the XOR of their ids and their numbers, in the columns of an event.
 
     Args:
-        tuples: with `id`, and `emitted` or `consumed`, on how many edges.
+        tuples: frames with `id`, and with the number of edges as `emitted` or `consumed`.
     """
     none = pl.LazyFrame(schema={"_root_id": pl.Int64, "id": pl.Int64, "emitted": _EDGES, "consumed": _EDGES})
     sums = _shares(pl.concat([none, *tuples], how="diagonal"), task).group_by(root_id="_root_id")
@@ -277,7 +279,10 @@ def _shares(rows: pl.LazyFrame, task: Task) -> pl.LazyFrame:
 
 
 def _rows(rows: Rows, emitter: str, edges: Sequence[str] = ()) -> pl.LazyFrame:
-    """Rows of some batches of a component, with their `id` on some edges and how many `edges` that is."""
+    """Rows of some batches of a component, with the XOR of their ids on some edges and the number of edges.
+
+    The further columns are `id` and `edges`.
+    """
     parts = [pl.LazyFrame(schema={**rows.columns, "id": pl.Int64, "edges": _EDGES})]
     for file in rows.files:
         ids, number = _on_edges(component_of(emitter), edges, file_name(file), "_stream" in rows.columns)
@@ -287,7 +292,7 @@ def _rows(rows: Rows, emitter: str, edges: Sequence[str] = ()) -> pl.LazyFrame:
 
 
 def _on_edges(emitter: str, edges: Sequence[str], file: str, several: bool) -> tuple[pl.Expr, pl.Expr]:
-    """XOR of a row's ids on the edges of its stream, and how many these are."""
+    """The XOR of a row's ids on the edges of its stream, and the number of these edges."""
     row = pl.col("_row")
     if not several:
         return tuple_ids(emitter, edges, file, row), pl.lit(len(edges))

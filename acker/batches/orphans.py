@@ -1,8 +1,9 @@
-"""Failing what nobody reads any more, so that a change of the topology holds no message for ever.
+"""Failing of tuples that nobody reads any more, so that no message waits for ever after a topology changed.
 
-Tuples that were emitted for a bolt that is gone, or that reads something else now, are failed by a log of
-that bolt's own. They are replayed under the topology of today. All of it is taken from committed rows and
-numbered by the bolt's batches, so doing it again, or by two at once, changes nothing. No Spark.
+Tuples that were emitted for a bolt that is gone, or that reads other streams now, are failed by the log of a
+batch of that bolt. Their messages are replayed under the topology of today. The events are taken from
+committed rows and numbered by the bolt's batches. So a second run, or two runs at once, change nothing. Spark
+is not used.
 """
 
 from acker.batches.batch import log
@@ -17,12 +18,12 @@ from acker.core.store.schemas import component_of
 
 
 def fail_orphaned(run: Run, journal: Journal) -> Journal:
-    """Finish what components that are gone have left, and fail what waits on edges that are gone.
+    """Log the batches that components which are gone have left, and fail the tuples on edges that are gone.
 
     A bolt that is still there and has a batch to finish first is left to the next call.
 
     Returns:
-        The store as it stands then.
+        A snapshot of the store after that.
     """
     newest = journal.edges
     gone = {
@@ -48,7 +49,7 @@ def fail_orphaned(run: Run, journal: Journal) -> Journal:
 
 
 def _log_left(run: Run, component: str) -> bool:
-    """Log the batches that a component has left, up to one that it must run itself; whether none is left."""
+    """Log the unfinished batches of a component, up to one that it must run itself; True if none is left."""
     while True:
         journal = run.snapshot()
         left = journal.unfinished(component)
@@ -61,9 +62,9 @@ def _log_left(run: Run, component: str) -> bool:
 
 
 def _fail_edge(run: Run, upstream: str, bolt: str, newest: int) -> None:
-    """Fail the logged batches of a stream that the bolt among their edges has not taken in.
+    """Fail the tuples that a stream's logged batches have for a bolt, and that the bolt has not taken in.
 
-    And what a bolt holds back that is gone itself.
+    Of a bolt that is gone, the tuples that it holds back are failed as well.
 
     Args:
         newest: the newest batch of `upstream` that was planned for the bolt.

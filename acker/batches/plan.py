@@ -17,9 +17,9 @@ from acker.core.store.tables import last_number
 
 
 def plan(run: Run, journal: Journal, component: str, kind: BatchKind, planned: PlanInput) -> Batch:
-    """Append the component's next batch to the journal, and return the one that has its number now.
+    """Append a component's next batch to the journal, and return the batch that has its number now.
 
-    Another run may have planned that number first; then its batch comes back, to be resumed.
+    Another run may have planned that number first; then that run's batch is returned, to be resumed.
     """
     _check_known(journal, component)
     batch = journal.append(_batch(run, journal, component, kind, planned))
@@ -51,7 +51,7 @@ def _batch(
     """A batch to be planned.
 
     Args:
-        place: among those of the component that are planned together, from 1.
+        place: of the batch among those of the component that are planned together, from 1.
     """
     return Batch(
         component=component,
@@ -84,7 +84,7 @@ def _check_known(journal: Journal, component: str) -> None:
 
 
 def plan_bolt(run: Run, journal: Journal, bolt: Component) -> Batch | None:
-    """The bolt's next batch: the one that was left unfinished, or its inputs' new logged batches."""
+    """The next batch of a bolt: the unfinished one, else one of its inputs' new batches; else None."""
     left = journal.unfinished(bolt.name)
     if left is not None:
         return left
@@ -108,10 +108,10 @@ def plan_bolt(run: Run, journal: Journal, bolt: Component) -> Batch | None:
 
 
 def last_that_fits(journal: Journal, upstream: str, consumer: str, taken: int, rows: int | None) -> int:
-    """The last logged batch that fits into one batch of about so many rows; at least one batch.
+    """The last logged batch up to which the new ones have about so many rows at most; at least one new batch.
 
     Args:
-        rows: None for all.
+        rows: the number of rows; None for all batches.
     """
     offered = journal.numbers_for(upstream, consumer, taken, journal.logged(upstream))
     if not offered:

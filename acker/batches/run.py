@@ -1,4 +1,4 @@
-"""What every step of a run shares: the topology, its store, Spark, the clock and who is asking."""
+"""The parts that all steps of a run share: the topology, its store, Spark, the clock and the run's id."""
 
 import uuid
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _KINDS = {"replay": " of replays", "retire": " of what nobody reads any more"}
 
 @dataclass(frozen=True)
 class Step:
-    """Something that has become durable, told to whoever watches the run."""
+    """The report of a step that has begun or has become durable, for whoever watches the run."""
 
     name: str  # planned, written, logged, held, folded, published, refused; before they are done folding,
     # searching and refusing
@@ -51,7 +51,7 @@ def describe(step: Step) -> str:
 
 
 def utc_now() -> datetime:
-    """The clock of every run that is not given another."""
+    """The time in UTC: the clock of every run that is not given another."""
     return datetime.now(UTC)
 
 
@@ -62,9 +62,9 @@ class Run:
     Args:
         connect: gives the Spark session; called when the first step needs one, which folds do not.
         clock: gives the time, with a time zone; read once per step and written into rows as a literal.
-        tasks: who does the work of logs and folds.
+        tasks: the runner of the work of logs and folds.
         hold: takes and renews the right to work on the store; raises where another deployment has it.
-        sightings: what this machine has seen of leases.
+        sightings: the marks of leases that this machine has seen.
         on_step: called after each step, in this thread; it may raise or never return.
     """
 
@@ -84,10 +84,10 @@ class Run:
         return self.connect()
 
     def snapshot(self) -> Journal:
-        """The store as it stands, with its journal. Each step takes one and hands it down.
+        """A new snapshot of the store, with its journal. Each step takes one and hands it down.
 
         Raises:
-            StoreError: another deployment works on it, or it cannot be read.
+            StoreError: another deployment works on the store, or the store cannot be read.
         """
         self.hold()
         return Journal(self.store, self.topology.roles)

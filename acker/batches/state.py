@@ -1,4 +1,4 @@
-"""What state a planned batch is in, and so what is left to do for it."""
+"""The state of a planned batch, and so the steps that are left to do for it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,7 +30,7 @@ class Standing:
     """A batch and its state.
 
     Args:
-        reason: why all its inputs fail, where it is failing.
+        reason: the reason why all inputs of a failing batch fail; None for other states.
     """
 
     batch: Batch
@@ -56,7 +56,8 @@ def standing(topology: Topology, journal: Journal, batch: Batch) -> Standing:
 def _check_rows(journal: Journal, batch: Batch) -> None:
     """Stop where the stream has fewer rows of its newest batch than its write put there.
 
-    Else the batch would be logged as one that emits nothing. The table's history has the number.
+    Else the batch would be logged as one that emits nothing. The table's history has the number of written
+    rows.
     """
     table = journal.require(stream(batch.component))
     if journal.written(batch.component) != batch.number:
@@ -74,10 +75,13 @@ def _check_rows(journal: Journal, batch: Batch) -> None:
 
 
 def _written(journal: Journal, batch: Batch) -> Standing:
-    """A batch up to which its stream is written.
+    """The standing of a batch whose number its stream has reached.
 
-    Where `events` was put back, batches are logged again. Of one without rows nobody can tell whether it was
-    written or given up: a bolt's inputs fail, and a spout's messages are not known.
+    Where `events` was put back, batches are logged again. Of a batch without rows nobody can tell whether it
+    was written or given up. Then a bolt's inputs fail. The messages of a spout's batch are not known.
+
+    Raises:
+        StoreError: the batch is a spout's, is logged again and has no rows.
     """
     if not _is_in_doubt(journal, batch):
         return Standing(batch, BatchState.WRITTEN)
@@ -95,7 +99,7 @@ def _written(journal: Journal, batch: Batch) -> Standing:
 
 
 def _is_in_doubt(journal: Journal, batch: Batch) -> bool:
-    """Whether a batch is logged again and has no rows. Those that a fold has seen do not matter."""
+    """Whether a batch is logged again and has no rows. Batches that a fold has seen do not matter."""
     if journal.planned(batch.component) == batch.number:
         return False
     fold = journal.fold

@@ -1,4 +1,4 @@
-"""The write of a batch: its component appends what it reads or makes of its inputs, in one commit."""
+"""The write of a batch: its component appends rows, from a source or made of its inputs, in one commit."""
 
 from functools import partial
 from pickle import PicklingError
@@ -44,7 +44,7 @@ def write(run: Run, journal: Journal, component: Component, batch: Batch) -> Non
 
 
 def _without_violations(run: Run, component: Component, rows: DataFrame) -> DataFrame:
-    """Rows of a component, those that a target would refuse as failures of their messages."""
+    """Rows of a component. Rows that a target would refuse become failures of their messages."""
     for name, publication in run.topology.publications.items():
         if component_of(name) == component.name:
             columns = columns_of(run.topology.components, rows, name)

@@ -46,13 +46,13 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def optional(method: _Method) -> _Method:
-    """A method of a protocol that a class may lack."""
+    """Mark a method of a protocol as one that a class may lack."""
     vars(method)["is_optional"] = True
     return method
 
 
 def missing(protocol: type, kind: type, value: Any = None) -> list[str]:
-    """The members of a protocol that a class lacks, or has only inherited from it, without a body.
+    """The members that a protocol requires and that a class lacks, or only inherits from it without a body.
 
     Args:
         value: an instance of the class, which may have members of its own.
@@ -74,7 +74,7 @@ def missing(protocol: type, kind: type, value: Any = None) -> list[str]:
 
 
 def arms(hint: Any) -> list[Any]:
-    """The annotations of which a value needs to fit one."""
+    """The alternatives of an annotation, such as the parts of a union. A value needs to fit one of them."""
     if isinstance(hint, str):  # of a class that is not imported for its name alone
         return [NoneType if each.strip() == "None" else each.strip() for each in hint.split("|")]
     if get_origin(hint) in (Union, UnionType):
@@ -83,17 +83,17 @@ def arms(hint: Any) -> list[Any]:
 
 
 def class_name(hint: Any) -> str:
-    """The name of a class."""
+    """The name of the class that an annotation stands for."""
     if isinstance(hint, ForwardRef):
         return hint.__forward_arg__
     return hint if isinstance(hint, str) else str(getattr(hint, "__name__", hint))
 
 
 def called(hint: Any, name: str = "") -> str:
-    """What fits an annotation, in words.
+    """The kinds of values that fit an annotation, in words.
 
     Args:
-        name: of the argument, after that of its call and a dot; it may have an example.
+        name: of the argument, after the name of its call and a dot. Some arguments have words of their own.
     """
     parts = [_called(arm, name) for arm in arms(hint)]
     *others, last = parts
@@ -118,7 +118,7 @@ def _called(hint: Any, name: str) -> str:
 
 
 def is_path(name: str) -> bool:
-    """Whether an argument, after its call and a dot, is a path: an empty one would be the current folder."""
+    """Whether an argument, named after its call and a dot, is a path. An empty path is the current folder."""
     return _own(name) == _PATH
 
 
@@ -132,7 +132,7 @@ def _many(hint: Any) -> str:
 
 
 def told(value: Any, hint: Any) -> str:
-    """A value as an error tells it."""
+    """A value as error messages describe it."""
     if isinstance(value, type):
         return f"the class {value.__name__} itself"
     if inspect.isroutine(value):

@@ -1,7 +1,8 @@
-"""Arguments of what authors of topologies call, held against their annotations at each call.
+"""Checks of the arguments that authors of topologies pass, against their annotations, at each call.
 
-So a wrong one is told where it was written, and not by what meets it later. Of objects of an author's own the
-methods are asked for, and nothing is called. A list is taken for a tuple, and a `Path` for a text.
+So the error names the place where a wrong argument was written, and not where it is used later. Of objects of
+an author's own classes the methods are looked up, and none is called. A list is taken for a tuple, and a
+`Path` for a text.
 """
 
 import inspect
@@ -26,10 +27,11 @@ class _Misfit(Exception):
 
 
 def checked(made: _Made) -> _Made:
-    """A function, or a class, that looks at its arguments first.
+    """Make a function, or a class, check its arguments first.
 
     Raises:
-        SettingsError: by each call, where an argument is of a wrong type, missing or unknown. It says whose.
+        SettingsError: by each call, where an argument is of a wrong type, missing or unknown. The error names
+            the call.
     """
     if isinstance(made, type):
         made.__init__ = checked(made.__init__)  # type: ignore[misc]
@@ -45,10 +47,11 @@ def checked(made: _Made) -> _Made:
 
 
 def checked_decorator(made: _Made) -> _Made:
-    """As `checked`, of a method that makes a decorator of bolts; a wrong argument is told by the bolt's name.
+    """As `checked`, for a method that makes a decorator of bolts. An error about an argument names the bolt.
 
     Raises:
-        SettingsError: also where what it makes is not called with a bolt, but it is itself.
+        SettingsError: also where the method itself is called with the bolt, as a decorator without
+            parentheses.
     """
     signature = inspect.signature(made)
 
@@ -71,7 +74,7 @@ def checked_decorator(made: _Made) -> _Made:
 
 
 def _whose(made: Callable[..., Any], given: Sequence[Any], named: Mapping[str, Any]) -> str:
-    """A call as errors call it: with the name that it is given, or the stream that it is of."""
+    """The name of a call in errors, with the name or the stream that is its first argument."""
     label = made.__qualname__.removesuffix(".__init__").rpartition(".")[2]
     parameters = list(inspect.signature(made).parameters)[1:2]
     (of,) = [named.get(name, given[1] if len(given) > 1 else None) for name in parameters] or [None]
@@ -82,13 +85,13 @@ def _whose(made: Callable[..., Any], given: Sequence[Any], named: Mapping[str, A
 def bound_to(
     whose: str, signature: inspect.Signature, given: Sequence[Any], named: Mapping[str, Any]
 ) -> inspect.BoundArguments:
-    """The arguments of a call, as the function is given them.
+    """The arguments of a call, as they are passed to the function.
 
     Args:
-        whose: the call, as errors call it.
+        whose: the name of the call in errors.
 
     Raises:
-        SettingsError: one is of a wrong type, missing or unknown.
+        SettingsError: an argument is of a wrong type, missing or unknown.
     """
     parameters = signature.parameters
     try:
@@ -102,7 +105,7 @@ def bound_to(
 
 
 def _checked(whose: str, parameter: inspect.Parameter, value: Any) -> Any:
-    """An argument, as the function is given it."""
+    """An argument, as it is passed to the function."""
     hint, name = parameter.annotation, parameter.name
     try:
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -118,11 +121,11 @@ def _checked(whose: str, parameter: inspect.Parameter, value: Any) -> Any:
 
 
 def refuse_value(which: str, value: Any, hint: Any, name: str = "") -> NoReturn:
-    """Tell of a value that does not fit an annotation.
+    """Raise an error about a value that does not fit an annotation.
 
     Args:
-        which: the argument or attribute, and whose it is.
-        name: of the argument, which may have an example.
+        which: the argument or attribute, and whose it is, in words.
+        name: of the argument, see `called`.
 
     Raises:
         SettingsError: always.
@@ -133,10 +136,10 @@ def refuse_value(which: str, value: Any, hint: Any, name: str = "") -> NoReturn:
 
 
 def _fitted(hint: Any, value: Any) -> Any:
-    """The value, as a function with this annotation is to be given it.
+    """A value, as it is passed to a function with this annotation.
 
     Raises:
-        _Misfit: it does not fit.
+        _Misfit: the value does not fit.
     """
     misfit = None
     for arm in arms(hint):
@@ -204,7 +207,7 @@ def fits(hint: Any, value: Any) -> bool:
 
 
 def _is_a(kind: Any, value: Any) -> bool:
-    """Whether a value is of a class, or offers what a protocol asks for."""
+    """Whether a value is of a class, or has the members that a protocol requires."""
     if kind in (Any, inspect.Parameter.empty) or isinstance(kind, TypeVar):
         return True
     if kind is Callable:
@@ -221,7 +224,7 @@ def _is_a(kind: Any, value: Any) -> bool:
 def _tell_unbound(
     whose: str, error: TypeError, parameters: Mapping[str, inspect.Parameter], named: Mapping[str, Any]
 ) -> NoReturn:
-    """Tell of a call that lacks an argument or has one too many.
+    """Raise an error about a call that lacks an argument or has one too many.
 
     Raises:
         SettingsError: always.

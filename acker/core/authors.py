@@ -1,4 +1,4 @@
-"""Where an author's code stands that is being run, as errors tell it."""
+"""The place in an author's code that is being run, as errors name it."""
 
 import sys
 from types import FrameType, FunctionType
@@ -8,7 +8,7 @@ _OWN = __name__.partition(".")[0]
 
 
 def place() -> str:
-    """Where the author's code stands that is being run, in parentheses; empty where there is none."""
+    """The file and line of the author's code that is being run, in parentheses; empty where there is none."""
     found = author()
     return "" if found is None else f" ({found.f_code.co_filename}, line {found.f_lineno})"
 
@@ -22,7 +22,7 @@ def author() -> FrameType | None:
 
 
 def is_being_defined(made: Any) -> bool:
-    """Whether a function or class is the one that the author's code defines by the line that is being run."""
+    """Whether the line of the author's code that is being run is the one that defines a function or class."""
     frame = author()
     codes = [each.__code__ for each in (made, *getattr(made, "__dict__", {}).values()) if _is_function(each)]
     if frame is None or not codes or codes[0].co_filename != frame.f_code.co_filename:

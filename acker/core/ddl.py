@@ -1,6 +1,7 @@
-"""The names and types of a schema, looked at without Spark, which alone reads schemas.
+"""Checks of the names and types in a schema's DDL, without Spark.
 
-What is not understood here is left to Spark. So a schema that it takes is never refused.
+Spark alone parses schemas. A part that is not understood here is left to Spark, so no schema that Spark takes
+is refused.
 """
 
 import re
@@ -26,7 +27,7 @@ def check_types(which: str, ddl: str) -> None:
     """Refuse a schema with a type that Spark does not have, or with a column without a type.
 
     Args:
-        which: the schema, as errors call it.
+        which: the name of the schema in errors.
 
     Raises:
         SettingsError: naming the column, and the type.
@@ -60,7 +61,7 @@ def check_types(which: str, ddl: str) -> None:
 
 
 def _left_open(tokens: list[str]) -> str | None:
-    """A bracket that nothing closes."""
+    """The last bracket that nothing closes; None where there is none."""
     waiting: list[str] = []
     for token in tokens:
         if _MARKS.get(token) == 1:
@@ -71,7 +72,7 @@ def _left_open(tokens: list[str]) -> str | None:
 
 
 def columns_in(ddl: str) -> dict[str, str]:
-    """Column -> the word that is its type, in lower case, of a schema's own columns in their order."""
+    """Column -> the first word of its type, in lower case, of a schema's own columns in their order."""
     found = {}
     for part in _parted(_TOKEN.findall(ddl)):
         rest = part[2:] if part[1:2] == [":"] else part[1:]
@@ -81,10 +82,10 @@ def columns_in(ddl: str) -> dict[str, str]:
 
 
 def check_names(which: str, ddl: str) -> None:
-    """Refuse a bolt's schema whose columns the store keeps for itself, or of which two have one name.
+    """Refuse a bolt's schema that has a column with a reserved name, or two columns with one name.
 
     Args:
-        which: the schema, as errors call it.
+        which: the name of the schema in errors.
 
     Raises:
         SettingsError: naming the column.
@@ -103,7 +104,7 @@ def check_names(which: str, ddl: str) -> None:
 
 
 def _fields(tokens: list[str]) -> Iterator[tuple[str, str]]:
-    """Column -> the word that is its type, of all columns and of the fields of structs."""
+    """Column -> the first word of its type, of all columns and of the fields of structs."""
     for part in _parted(tokens):
         name, rest = part[0], part[2:] if part[1:2] == [":"] else part[1:]
         if rest and rest[0].isidentifier():
@@ -112,7 +113,7 @@ def _fields(tokens: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _inner(name: str, kind: list[str]) -> Iterator[tuple[str, str]]:
-    """The same of what stands between the angle brackets of a type."""
+    """As `_fields`, of the part between the angle brackets of a type."""
     if kind[1:2] != ["<"] or ">" not in kind:
         return
     within = kind[2 : len(kind) - kind[::-1].index(">") - 1]
@@ -126,7 +127,7 @@ def _inner(name: str, kind: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _parted(tokens: list[str]) -> Iterator[list[str]]:
-    """What stands between the commas that are within no bracket."""
+    """The parts of a schema between commas that are within no bracket."""
     part: list[str] = []
     depth = 0
     for token in tokens:

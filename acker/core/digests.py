@@ -1,13 +1,14 @@
-"""Digests of rows: 64 bits of what a row says, the same wherever it lies, whoever has written it again.
+"""Digests of rows: 64 bits that depend on a row's content alone, wherever the row lies and whoever wrote it.
 
-They add up: the digests of a message's rows, or of all that a trimming takes, are summed modulo 2^64, so the
-order of rows does not matter and each one counts as often as it is there. Sums are kept in stores for ever,
-so nothing here may change: the numbers are made from Arrow's buffers alone, and not by a library's own hash.
+Digests add up: those of a message's rows, or of all rows that a trimming deletes, are summed modulo 2^64. So
+the order of rows does not matter, and each row counts as often as it is there. Sums are kept in stores for
+ever, so no digest may change: digests are made from Arrow's buffers alone, and not by a library's own hash.
 
-What says the same has the same digest. A column is known by its name, in any case. A null adds nothing, so a
-column that is added later changes no digest. Numbers are what they are worth: 1 as bigint, decimal or double
-is the same, and so are 0.0 and −0.0, and all NaN. Times are microseconds, dates those of their midnight. The
-order of a struct's fields and of a map's entries does not count, that of an array's elements does.
+Equal rows have equal digests. A column counts by its name, in upper or lower case alike. A null adds nothing,
+so a column that is added later changes no digest. Numbers count by their value: 1 as bigint, decimal or
+double has the same digest, and so have 0.0 and −0.0, and all NaN. Times count as microseconds, dates as the
+microseconds of their midnight. The order of a struct's fields and of a map's entries does not count, the
+order of an array's elements does.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,12 +39,12 @@ def row_digests(rows: pa.RecordBatch, columns: Sequence[str], root: str | None =
     """The digest of each row.
 
     Args:
-        columns: those that count.
-        root: a column of numbers that a digest depends on as well, so that no two messages' rows can be
-            exchanged; null is as no root.
+        columns: names of the columns that count.
+        root: name of a column of root ids that a digest depends on as well, so that no two messages' rows can
+            be exchanged; a null adds nothing.
 
     Raises:
-        NoDigest: a column is of a type that has none.
+        NoDigest: a column is of a type whose values have no digest.
     """
     total = np.zeros(rows.num_rows, np.uint64)
     for name in columns:
@@ -67,7 +68,7 @@ def frame_digests(rows: pl.DataFrame, columns: Sequence[str]) -> Numbers:
 
 
 def _named(name: str, values: pa.Array) -> Numbers:
-    """What a column, or a struct's field, adds to the digests of its rows."""
+    """The numbers that a column, or a struct's field, adds to the digests of its rows."""
     found = _digest(values)
     seed = np.uint64(hash64(name.lower()) % 2**64)
     return np.where(found == 0, found, _mixed(found + seed))
@@ -119,9 +120,10 @@ def _date(values: pa.Array) -> Numbers:
 
 
 def _time(values: pa.Array) -> Numbers:
-    """Those of times as `deltalake` reads what Spark writes.
+    """Digests of times, as `deltalake` reads times that Spark has written.
 
-    It takes them through nanoseconds of 64 bits, which begin anew after 584 years. So those of all times do.
+    `deltalake` converts them through nanoseconds of 64 bits, which begin anew after 584 years. So digests of
+    times do the same.
     """
     times = _filled(values.cast(pa.timestamp("us", values.type.tz)), pa.int64()) * 1000
     return _of_whole(times // 1000 + ((times < 0) & (times % 1000 != 0)))
@@ -140,7 +142,7 @@ def _floating(values: pa.Array) -> Numbers:
 
 
 def _decimal(values: pa.Array) -> Numbers:
-    """Those of decimals: of the digits that are left without zeros at the end, and of the scale then."""
+    """Digests of decimals: of the digits without trailing zeros of the fraction, and of the scale then."""
     wide = values.cast(pa.decimal128(38, values.type.scale))
     words = np.frombuffer(wide.buffers()[1], np.uint64).reshape(-1, 2)[wide.offset : wide.offset + len(wide)]
     low, high = words[:, 0].copy(), words[:, 1].copy()
@@ -167,7 +169,7 @@ def _negated(low: Numbers, high: Numbers, which: npt.NDArray[np.bool_]) -> tuple
 
 
 def _stripped(low: Numbers, high: Numbers, scale: int) -> tuple[Numbers, Numbers, Numbers]:
-    """Numbers of 128 bits and their scales, without the zeros at their end that the scale allows."""
+    """Numbers of 128 bits and their scales, without trailing zeros as far as the scale allows."""
     scales = np.full(len(low), max(scale, 0), np.uint64)
     for power in _POWERS:
         if power > scale:
@@ -191,7 +193,7 @@ def _divided(low: Numbers, high: Numbers, by: np.uint64) -> tuple[Numbers, Numbe
 
 
 def _bytes(values: pa.Array) -> Numbers:
-    """Those of texts and bytes: a sum over their words of eight bytes, each mixed with its place."""
+    """Digests of texts and bytes: a sum over their words of eight bytes, each mixed with its place."""
     wide = values.cast(pa.large_binary())
     _, offsets, data = wide.buffers()
     ends = np.frombuffer(offsets, np.int64)[wide.offset : wide.offset + len(wide) + 1]
@@ -211,7 +213,7 @@ def _bytes(values: pa.Array) -> Numbers:
 
 
 def _words(data: pa.Buffer, begin: int, end: int, starts: npt.NDArray[np.int64]) -> Numbers:
-    """The eight bytes from each start on, of bytes that are followed by as many zeros as it takes."""
+    """The words of eight bytes at some starts. After the end of the data there are zeros."""
     padded = np.zeros(end - begin + _WORD, np.uint8)
     padded[: end - begin] = np.frombuffer(data, np.uint8)[begin:end]
     each = np.ndarray(end - begin + 1, "<u8", padded, strides=(1,))
@@ -219,7 +221,7 @@ def _words(data: pa.Buffer, begin: int, end: int, starts: npt.NDArray[np.int64])
 
 
 def _summed(numbers: Numbers, first: npt.NDArray[np.int64]) -> Numbers:
-    """Sums of numbers, row by row, of which `first` is each row's first one."""
+    """The sum of each row's numbers. `first` has the place of each row's first number, and the end."""
     sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(numbers, dtype=np.uint64)))
     return np.asarray(sums[first[1:]] - sums[first[:-1]])
 

@@ -1,6 +1,6 @@
-"""An error in one line, as reasons and sentences have it.
+"""Messages of errors in one line, as reasons and sentences quote them.
 
-Spark hands on the error of a Python worker as its trace, whose last line tells.
+Spark reports the error of a Python worker as a trace, in which the line after the frames names the error.
 """
 
 import re
@@ -12,7 +12,11 @@ _DETAILS = re.compile(r'^\s*details = "(.+)"\s*$', re.MULTILINE)  # of an error 
 
 
 def said(error: BaseException) -> str:
-    """What an error says: the last line of the trace that it carries, else its first line; else its class."""
+    """The message of an error, in one line.
+
+    It is the line of the error's trace that names the error, if the text has a trace. Else it is the
+    `details` of an error of gRPC, the first line of the text, or the name of the error's class.
+    """
     text = str(error).split(_JVM)[0]
     last = _last_line(text.rpartition(_TRACE)[2]) if _TRACE in text else ""
     details = _DETAILS.search(text)

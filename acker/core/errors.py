@@ -1,6 +1,6 @@
-"""Every error that this project raises on purpose. Each message says what is wrong and what to do.
+"""Every error that this project raises on purpose. Each message names the fault and the remedy.
 
-Beside the message an error has what it speaks of as attributes, where that is known.
+An error has the component, the batch and the table of its message as attributes, where they are known.
 
 AckerError
 ├── TopologyError    a topology that cannot be built, imported or run as it stands
@@ -9,7 +9,7 @@ AckerError
 ├── BoltError        a bolt that broke its contract: no anchor, a foreign anchor, reserved columns
 ├── BatchHeld        a batch that raised before, and whose next try is not due yet
 ├── StoreError       a Delta table of the store that is missing, damaged or cannot be written
-│   └── InTheWay     a commit that another one came before, and that is to be tried again
+│   └── InTheWay     a commit that was refused because of another one, and that is to be tried again
 ├── ServerError      the Spark Connect server that cannot be started, found or stopped
 └── UnknownMessage   a message that the ledger has never seen
 """
@@ -20,8 +20,8 @@ class AckerError(Exception):
 
     Args:
         message: the sentence.
-        component: the component that it speaks of.
-        batch: the number of that component's batch.
+        component: the component that the message names.
+        batch: the number of the component's batch.
         table: path or URI of the Delta table, of the store or published, as `Store.path` writes it.
     """
 
@@ -64,7 +64,7 @@ class StoreError(AckerError):
 
 
 class InTheWay(StoreError):
-    """Another commit came before one that does not go with it. Done again the work goes on."""
+    """A commit was refused because of another one that came first. The work can be done again."""
 
 
 class ServerError(AckerError):

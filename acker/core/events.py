@@ -1,4 +1,4 @@
-"""What components report and what the fold decides, as frozen records.
+"""Events that components report, and rows that the fold decides, as frozen records.
 
 The records are the plain-Python side of the tables in `schemas`; a field and its column share a name.
 """
@@ -11,7 +11,7 @@ from acker.core.messages import MessageId
 
 
 class Kind(StrEnum):
-    """The kind of an event. Checksums go by their order: a further one comes last."""
+    """The kind of an event. Checksums depend on the order of the kinds, so a new kind comes last."""
 
     INIT = "init"  # a spout emitted the root
     ACK = "ack"  # a component consumed tuples of the root, and perhaps emitted more
@@ -43,7 +43,7 @@ SETTLED = (State.ACKED, State.FAILED, State.TIMED_OUT, State.DEAD_LETTER, State.
 
 @dataclass(frozen=True)
 class Event:
-    """One row of `events`: what one component did with one root in one batch."""
+    """One row of `events`: the report of one component on one root in one batch."""
 
     root_id: int
     kind: Kind
@@ -86,5 +86,5 @@ class LedgerRow:
 
     @property
     def message(self) -> MessageId:
-        """The message of which this is an attempt."""
+        """The message of which this row is an attempt."""
         return MessageId(self.spout, self.source_partition, self.source_offset)

@@ -1,4 +1,4 @@
-"""What names a message for ever: its spout and its position in the source, as text, as SQL and in rows."""
+"""Names of messages, which never change: spout and position in the source, as text, as SQL and in rows."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ _OFFSETS = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, order=True)
 class MessageId:
-    """One message; every attempt of it has a root of its own."""
+    """The name of one message. Each attempt of the message has a root of its own."""
 
     spout: str
     source_partition: str
@@ -36,13 +36,13 @@ class MessageId:
         The spout may be left out where the topology has only one.
 
         Args:
-            topology: its name, for the error.
-            spouts: names of its spouts.
-            gone: names of the spouts that it had before.
+            topology: name of the topology, for the error.
+            spouts: names of the topology's spouts.
+            gone: names of the spouts that the topology had before.
 
         Raises:
             UnknownMessage: the text is not of that form.
-            SettingsError: it is no text that a table can hold.
+            SettingsError: the text is not valid UTF-8, so no table can hold it.
         """
         head, _, rest = text.partition(":")
         is_named = head in spouts or (head in gone and ":" in rest)
@@ -75,10 +75,10 @@ def parse_position(text: str) -> tuple[str, int] | None:
 
 
 def message_of(row: Mapping[str, Any]) -> MessageId:
-    """The message of a row that has the three columns."""
+    """The message of a row that has the columns `MESSAGE`."""
     return MessageId(row["spout"], row["source_partition"], row["source_offset"])
 
 
 def message_name(row: Mapping[str, Any]) -> str:
-    """The message of a row as commands write and take it; the row's root where no message owns it."""
+    """The name of a row's message, as commands print and take it; the row's root where it has no message."""
     return f"root {row['root_id']}" if row["spout"] is None else str(message_of(row))

@@ -11,7 +11,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def not_storable(name: str) -> str | None:
-    """What a name has in it that no table can keep, as errors call that; None where there is nothing."""
+    """The part of a name that no table can store, in the words of errors; None where there is none."""
     if "\0" in name:
         return "the character NUL"
     try:
@@ -25,10 +25,10 @@ _TYPED: dict[str, str] = {}  # name of a topology -> that, or the import string,
 
 
 def found_by(topology: str, typed: str) -> None:
-    """Remember how a topology was named by whoever called a command."""
+    """Remember the name or import string by which the caller of a command named a topology."""
     _TYPED[topology] = typed
 
 
 def called(topology: str) -> str:
-    """What a command takes for a topology: its import string where it was found by that, else its name."""
+    """The argument that names a topology to a command: the import string that found it, else its name."""
     return _TYPED.get(topology, topology)

@@ -15,7 +15,7 @@ _UNREADABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
 
 
 def absolute(path: str) -> str:
-    """A URI as Spark, `deltalake` and Polars all know it, which is `s3a:` of S3.
+    """A path or URI in the form that Spark, `deltalake` and Polars all take, with the scheme `s3a` for S3.
 
     A local path is made absolute, since client and Spark may run in different folders.
     """
@@ -29,13 +29,13 @@ def absolute(path: str) -> str:
 
 
 def check_usable(path: str, is_read_only: bool = False) -> None:
-    """Stop before a folder is used in which no Delta table can be.
+    """Refuse a path or URI at which no Delta table can be.
 
     Args:
-        is_read_only: whether nobody here writes to it.
+        is_read_only: whether this project only reads the table.
 
     Raises:
-        StoreError: with what to do.
+        StoreError: with the reason and the remedy.
     """
     why = unusable(path, is_read_only)
     if why is not None:
@@ -45,7 +45,7 @@ def check_usable(path: str, is_read_only: bool = False) -> None:
 
 
 def unusable(path: str, is_read_only: bool = False) -> str | None:
-    """Why no Delta table can be at a path or URI, and what to do; None where one can."""
+    """The reason why no Delta table can be at a path or URI, with the remedy; None where one can."""
     is_far = "://" in path and not path.startswith("file:")
     names = [] if is_far else path.split("/")
     longest = max((len(os.fsencode(name)) for name in names), default=0)
@@ -61,7 +61,7 @@ def unusable(path: str, is_read_only: bool = False) -> str | None:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a path or URI is that of a folder or of something below it, over whatever links."""
+    """Whether a path or URI is that of a folder or lies below it, after all links are followed."""
     one, other = (_resolved(absolute(each)).rstrip("/") for each in (path, folder))
     return one == other or one.startswith(f"{other}/")
 
@@ -71,5 +71,5 @@ def _resolved(path: str) -> str:
 
 
 def without_pattern(path: str) -> str:
-    """A path as Spark is to be given it, which takes brackets and stars for a pattern."""
+    """A path for Spark, in which the characters of its patterns are escaped, such as brackets and stars."""
     return "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)

@@ -1,4 +1,4 @@
-"""Work that may never end, waited for so long and no longer: a source or a server that does not answer."""
+"""Waiting with a time limit for work that may never end, as where a source or a server does not answer."""
 
 import threading
 from collections.abc import Callable, Hashable
@@ -16,15 +16,15 @@ class Unanswered(Exception):
 
 
 def within(seconds: float, key: Hashable, work: Callable[[], Found]) -> Found:
-    """Return what `work` returns, or raise what it raises.
+    """Run `work` with a time limit; return its result, or raise its error.
 
     Args:
-        seconds: how long it may take.
-        key: of this work. While an earlier one with the same key has not ended, no other is begun, so that
+        seconds: how long the work may take.
+        key: of this work. While earlier work with the same key has not ended, no other is begun, so that
             threads that wait for ever do not become many.
 
     Raises:
-        Unanswered: the work, or an earlier one with the same key, has not ended in time.
+        Unanswered: the work, or earlier work with the same key, has not ended in time.
     """
     ended: list[Callable[[], Found]] = []
     context = copy_context()

@@ -1,6 +1,6 @@
-"""How text that somebody else has written goes into SQL, terminals and pages: as text, whatever it says.
+"""Quoting of text from outside for SQL, terminals and pages, so that it is always taken as text.
 
-Names of columns, files and messages, reasons of failures and what people fill into forms may hold anything.
+Names of columns, files and messages, reasons of failures and entries of forms may hold anything.
 """
 
 import re
@@ -9,25 +9,25 @@ from acker.core.errors import SettingsError
 
 
 def sql_text(value: str) -> str:
-    """A string literal of DataFusion, in which quotes alone are special."""
+    """A text as a string literal of DataFusion, in which only quotes are special."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def sql_name(name: str) -> str:
-    """A name for Spark: of a column, whose dots are no struct's fields, or of a table by its path."""
+    """A quoted name for Spark: of a column, in which dots name no fields, or of a table by its path."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def column_name(name: str) -> str:
-    """A column's name for DataFusion, which would take one without quotes for lower case."""
+    """A column's name in quotes for DataFusion, which takes one without quotes for lower case."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""The text with each character that a terminal would obey instead of showing it as an escape: \x1b.
+    r"""The text with each unprintable character, which a terminal might obey, as an escape such as \x1b.
 
     Args:
-        keep: characters that stay as they are all the same, such as the ends of lines.
+        keep: unprintable characters that stay as they are, such as the ends of lines.
     """
     return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
@@ -43,7 +43,7 @@ def check_text(what: str, text: str) -> None:
     """Refuse a text that no table can hold, such as an argument whose bytes are not UTF-8.
 
     Raises:
-        SettingsError: naming it.
+        SettingsError: with the text.
     """
     try:
         text.encode()

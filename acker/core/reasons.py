@@ -1,10 +1,11 @@
-"""Reasons: why a message failed or a batch is held, in words that people read and tables keep.
+"""Reasons: texts on why a message failed or a batch is held, which people read and tables keep.
 
-A reason may quote a row. So each passes a `Redaction` before it is written: that of its topology, which puts
-`***` in the place of what must not be kept. A secret that the end of a quotation cuts would not be known any
-more. So who quotes a part of a text hands the rest on as well, between two marks, and it goes there too.
+A reason may quote a row. So each reason passes the `Redaction` of its topology before it is written, which
+puts `***` in the place of secrets. A secret that is cut at the end of a quotation would not be recognized. So
+code that quotes a part of a text hands on the rest as well, between two marks. The redaction looks at the
+rest too, and removes it.
 
-The module is pickled by value, so a worker needs no other of this project.
+The module is pickled by value, so a worker needs no other module of this project.
 """
 
 import re
@@ -21,14 +22,14 @@ UNSHOWN = f"{_REST}[^{_END}]*{_END}?"  # a regular expression, alike in Python a
 
 
 def shown(text: str, characters: int) -> str:
-    """The beginning of a text as a reason quotes it, with what follows it unshown."""
+    """The beginning of a text as a reason quotes it, with the next part between the marks of unshown text."""
     rest = text[characters : characters + LONGEST_REASON]
     return f"{text[:characters]}{_REST}{rest}{_END}" if rest else text
 
 
 @dataclass(frozen=True)
 class Redaction:
-    """What must not be kept of a reason.
+    """The replacement of secrets in reasons.
 
     Args:
         patterns: regular expressions of Python's module `re`; each match is replaced.
@@ -41,7 +42,8 @@ class Redaction:
         """The redaction by one pattern, by several, or by none.
 
         Raises:
-            ValueError: one of them is no regular expression, or matches no character. It says which and why.
+            ValueError: a pattern is no text, is no regular expression, or matches the empty text. The message
+                names the pattern and the reason.
         """
         found = (patterns,) if isinstance(patterns, str) else tuple(patterns or ())
         for pattern in found:
@@ -78,7 +80,7 @@ class Redaction:
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in their order, those that overlap as one."""
+    """Spans in their order, with overlapping ones merged."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if found and start < found[-1][1]:

@@ -1,4 +1,4 @@
-"""Whether and when a failed message is tried again."""
+"""Retry policies: whether and when a failed message is tried again."""
 
 import math
 from collections.abc import Sequence
@@ -14,15 +14,16 @@ _LONGEST_SECONDS = 10 * 365 * 86_400.0  # keeps retry_at inside every timestamp 
 
 
 class FailedAttempt(int):
-    """An attempt of a message that failed or timed out, as a retry policy is given it.
+    """An attempt of a message that failed or timed out, as it is passed to a retry policy.
 
-    It is a number: that of the attempt, from 1. So a policy that looks at nothing else takes it as an `int`.
+    The object is an `int`: the number of the attempt, from 1. So a policy can use it as a number.
 
     Attributes:
         spout: the name of the spout that emitted the message.
-        component: the name of the component that failed it. None: nobody did, as where it timed out.
-        reason: the reason that the ledger has for it; None where there is none.
-        timed_out: True where it was not complete in time, False where it failed.
+        component: the name of the component that failed the attempt, or that held back its tuples until it
+            timed out; None where there is no such component.
+        reason: the reason of the failure in the ledger; None where there is none.
+        timed_out: True where the attempt was not complete in time, False where it failed.
     """
 
     spout: str
@@ -53,7 +54,7 @@ class FailedAttempt(int):
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Self:
-        """The attempt of some or all of the columns of a ledger's row."""
+        """The failed attempt of a ledger's row, which may have only some of the ledger's columns."""
         is_late = row.get("state") == State.TIMED_OUT
         named = {name: row[name] for name in ("spout", "component", "reason") if name in row}
         return cls(row["attempt"], timed_out=is_late, **named)
@@ -65,17 +66,18 @@ class FailedAttempt(int):
 
 
 class RetryPolicy(Protocol):
-    """The methods of a retry policy. A user's own policy needs no base class.
+    """The protocol of retry policies. A user's own policy needs no base class.
 
-    A fold asks it once for all failures that are alike, and not once for each message. The next fold asks
-    again. Where the acker's work runs in Spark's tasks, the policy is pickled and asked there.
+    A fold asks the policy once for all failures that are alike, and not once for each message. The next fold
+    asks again. Where the acker's work runs in Spark's tasks, the policy is pickled and asked there.
     """
 
     def delay_seconds(self, failure: FailedAttempt) -> float | None:
         """Decide when a message is tried again.
 
         Args:
-            failure: the attempt that failed or timed out. As a number it is how often the message has failed.
+            failure: the attempt that failed or timed out. As a number it says how often the message has
+                failed.
 
         Returns:
             Seconds to wait after the fold that has seen the failure, a finite number of 0 or more. More than
@@ -87,21 +89,21 @@ _ALL = ("attempt", "spout", "component", "reason", "state")  # columns of the le
 
 
 def looked_at(policy: RetryPolicy) -> Sequence[str]:
-    """The columns of the ledger that a policy looks at: failures that have the same there are alike."""
+    """The columns of the ledger that a policy looks at. Failures with the same values in them are alike."""
     return getattr(policy, "_looks_at", _ALL)
 
 
 @checked
 @dataclass(frozen=True)
 class ExponentialBackoff:
-    """Wait initial · multiplier^(failures − 1) seconds, at most `cap_seconds`.
+    """A retry policy: wait initial · multiplier^(failures − 1) seconds, at most `cap_seconds`.
 
     Args:
         initial_seconds: the delay after the first failure.
         multiplier: 1 or more.
         cap_seconds: the longest delay, up to ten years.
-        limit: retries after the first attempt, so that a message is emitted at most limit + 1 times,
-            as with Storm's setMaxRetries; None never gives up, 0 never retries.
+        limit: retries after the first attempt, so that a message is emitted at most limit + 1 times, as with
+            Storm's setMaxRetries; None never gives up, 0 never retries.
     """
 
     initial_seconds: float = 1.0
@@ -128,8 +130,8 @@ class ExponentialBackoff:
     def delay_seconds(self, failures: int) -> float | None:
         """Seconds to wait after the `failures`-th failure, or None past the limit.
 
-        What a float cannot hold is past every cap: Storm's KafkaSpoutRetryExponentialBackoff multiplies
-        in a long, which overflows from failure 44 on.
+        A delay that is too large for a float is past every cap. Storm's KafkaSpoutRetryExponentialBackoff
+        multiplies in a long, which overflows from failure 44 on.
         """
         if self.limit is not None and failures > self.limit:
             return None
@@ -142,7 +144,7 @@ class ExponentialBackoff:
 
 
 def delay_after(policy: RetryPolicy, failure: FailedAttempt) -> float | None:
-    """Seconds that a policy has a message wait after a failure, at most ten years; None to give it up.
+    """The delay in seconds that a policy gives a failure, at most ten years; None to give the message up.
 
     Raises:
         SettingsError: the policy, which may be the user's own, raised, or returned neither None nor a number

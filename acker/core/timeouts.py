@@ -1,8 +1,8 @@
-"""When a root is too old. Time is an argument; nothing here reads a clock.
+"""Timeouts: when a root is too old. Time is an argument; nothing here reads a clock.
 
-Age is counted in turns of a tumbling window, as Storm's RotatingMap counts rotations, and only by
-folds that saw the window turn: while no fold runs, no root grows older, so an outage of the scheduler
-is one turn and not a replay storm.
+Age is counted in turns of a tumbling window, as Storm's RotatingMap counts rotations, and only by folds that
+saw the window turn: while no fold runs, no root grows older, so an outage of the scheduler is one turn and
+not a replay storm.
 """
 
 import math
@@ -20,7 +20,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Turn:
-    """Where the window stood when a fold ran."""
+    """The position of the timeout window when a fold ran."""
 
     number: int  # how often folds saw the window turn
     window: int  # index of the tumbling window since 1970, in units of timeout / windows
@@ -57,13 +57,13 @@ class Timeouts:
     def turn(self, previous: Turn | None, now: datetime) -> Turn:
         """The turn that a fold at `now` stands in, after a fold at `previous`.
 
-        However many windows passed in between, it is one turn; a clock set back is none. A clock that
-        jitters, back by the message timeout at most, keeps its window, or it would turn the same window
-        each time it goes forward again. One that was set back further stays back, and time goes on from
-        there.
+        However many windows passed in between, they are one turn; a clock that was set back is none. A clock
+        that jitters, back by the message timeout at most, keeps its window, or the same window would turn
+        each time the clock goes forward again. A clock that was set back further keeps its new time, and time
+        goes on from there.
 
         Args:
-            previous: what this method returned for the fold before; None before the first.
+            previous: the turn of the fold before; None before the first.
             now: the fold's clock, in any time zone.
         """
         if self.message_timeout is None:

@@ -1,1 +1,1 @@
-"""The acker's own work: what becomes of each root."""
+"""The fold, which is the acker's own work: it decides the state of each root."""

@@ -1,7 +1,7 @@
 """One fold: from the live rows and the new events to the ledger's next rows. Polars frames in and out.
 
-Nothing here reads a clock or a table, so the same inputs give the same rows. `oracle` says the same in
-plain Python.
+Nothing here reads a clock or a table, so the same inputs give the same rows. `tests/kit/oracle.py` does the
+same in plain Python.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -30,22 +30,22 @@ _TYPES = columns_of(LEDGER)
 
 
 def timeout_reason(timeout: timedelta | None) -> str:
-    """Reason of an attempt that was not complete in time."""
+    """The reason of an attempt that was not complete in time."""
     return f"not complete within {timeout}"
 
 
 @dataclass(frozen=True)
 class FoldInput:
-    """What one fold reads, at fixed versions.
+    """The inputs of one fold, at fixed versions of the tables.
 
     Args:
         live: pending and retrying rows of the newest fold (`ledger`).
-        settled: settled rows of all folds; read only where a replay is to replace what was acked.
+        settled: settled rows of all folds; read only where a replay is to replace acked attempts.
         events: rows of `events` that no fold has seen.
         waiting: column `root_id`, the roots of tuples that a bolt has yet to take, each once.
-        held: `holders`; read only where a root times out.
+        held: roots of tuples that bolts hold back, see `holders`; read only where a root times out.
         spouts: names of the spouts that the topology has now.
-        retry: says when a message is tried again.
+        retry: the policy that says when a message is tried again.
     """
 
     live: pl.LazyFrame
@@ -60,7 +60,7 @@ class FoldInput:
     now: datetime
 
     def part(self, task: Task) -> "Part":
-        """A task's share of it, whose rows are read."""
+        """A task's share of the inputs, with its live rows and events in memory."""
         rows, is_ack = task.share(self.events), pl.col("kind").eq_missing(pl.lit(Kind.ACK))
         outstanding = (pl.col("emitted") - pl.col("consumed")).alias("outstanding")
         moved = rows.filter(is_ack).with_columns(
@@ -91,20 +91,21 @@ class FoldInput:
 
     @property
     def losses(self) -> pl.LazyFrame:
-        """The new events that say so instead of emitting one."""
+        """The new events that report a message as lost instead of emitting a root."""
         return self.events.filter(pl.col("kind") == Kind.LOST)
 
 
 @dataclass(frozen=True)
 class Part(FoldInput):
-    """What one task of a fold holds.
+    """One task's share of the inputs of a fold.
 
-    Most events are acks, of which three numbers count. So they are apart from the others, which `events` has.
+    Most events are acks, of which only three numbers count. So acks are apart from the other events, which
+    `events` has.
 
     Args:
         acks: columns root_id, ack_val and outstanding.
-        count: of both.
-        checksum: of both, as `checksum_of_events` has it.
+        count: number of acks and other events.
+        checksum: of acks and other events, see `checksum_of_events`.
     """
 
     acks: pl.LazyFrame
@@ -114,10 +115,10 @@ class Part(FoldInput):
 
 @dataclass(frozen=True)
 class Apart:
-    """What is left of a part, to be decided together with what is left of the others.
+    """The rows of a part that are to be decided together with rows of other parts.
 
     Args:
-        roots: what was decided of each alone.
+        roots: rows of roots, as each was decided alone.
         others: rows of messages without an attempt in flight.
     """
 
@@ -126,12 +127,12 @@ class Apart:
 
 
 def folded(fold: FoldInput, number: int = 1) -> Iterator[pl.DataFrame]:
-    """Every row that this fold adds to the ledger but for its own, some messages after the other.
+    """All rows that a fold adds to the ledger but its own row, one share of the messages after the other.
 
     Columns are those of `ledger` that a fold decides, and `live` (bool), which tells which rows live on.
 
     Args:
-        number: how many tasks share it.
+        number: how many tasks share the fold.
     """
     together, parts = shared(fold, tasks(number))
     apart = []
@@ -143,7 +144,7 @@ def folded(fold: FoldInput, number: int = 1) -> Iterator[pl.DataFrame]:
 
 
 def shared(fold: FoldInput, found: Sequence[Task]) -> tuple[Together, Iterable[Part]]:
-    """What a fold is to decide together, and the part of each task, read when it is asked for."""
+    """The messages that a fold decides together, and the part of each task, read when it is asked for."""
     whole = fold.part(found[0]) if len(found) == 1 else None
     first = whole or fold
     together = Together.of(first.pending, first.events, fold.settled)
@@ -151,7 +152,7 @@ def shared(fold: FoldInput, found: Sequence[Task]) -> tuple[Together, Iterable[P
 
 
 def decided_alone(part: Part, together: Together) -> tuple[pl.DataFrame, Apart]:
-    """The rows of a part's messages that are decided alone, as `folded` has them, and what is left."""
+    """The ledger's rows for a part's messages that are decided alone, as `folded` has them, and the rest."""
     others = _still_retrying(part)
     linked, alone = together.divided(_decided(part))
     return _rows(alone, others, part), Apart(linked, together.divided(others)[0])
@@ -161,7 +162,7 @@ def decided_together(fold: FoldInput, together: Together, apart: Sequence[Apart]
     """The rows of messages that are decided together, as `folded` has them.
 
     Args:
-        apart: what is left of all parts.
+        apart: the rest of each part, from `decided_alone`.
     """
     if not together.is_empty:
         roots = pl.concat([each.roots for each in apart])
@@ -179,15 +180,15 @@ def _rows(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.Da
 
 
 def joined_roots(fold: FoldInput) -> pl.DataFrame:
-    """The roots (`root_id`) that new events of any task's share join others to."""
+    """The roots (`root_id`) to which new events of any task's share join other roots."""
     return collect(fold.events.select(root_id="joined").drop_nulls().unique())
 
 
 def marked(live: pl.LazyFrame, fold: FoldInput, joined: pl.DataFrame, task: Task) -> pl.LazyFrame:
-    """A task's share of live rows, with `changes`: may a fold decide otherwise of one than the one before?
+    """A task's share of live rows, with `changes`: whether the fold may change the row.
 
-    Where nothing has happened to it, the fold would write the row again as it is. Messages that settle
-    together are looked at each time.
+    A row to which nothing has happened would be written again as it is. Messages that settle together are
+    looked at each time.
 
     Args:
         joined: see `joined_roots`.
@@ -211,7 +212,7 @@ def _marked(live: pl.LazyFrame, fold: Part, joined: pl.LazyFrame) -> pl.LazyFram
 
 
 def _joined(rows: pl.LazyFrame, told: pl.LazyFrame, on: Sequence[str]) -> pl.LazyFrame:
-    """The rows with what is told of some of them. Where it is of none, they are not looked through."""
+    """Rows with the columns that `told` has for some of them. Where `told` is empty, nothing is joined."""
     found = collect(told)
     if found.is_empty():
         return rows.with_columns(
@@ -221,7 +222,7 @@ def _joined(rows: pl.LazyFrame, told: pl.LazyFrame, on: Sequence[str]) -> pl.Laz
 
 
 def _told(rows: pl.LazyFrame, name: str) -> pl.LazyFrame:
-    """Rows of a fold's input, with a column of that name which is true."""
+    """Rows of a fold's input, with a column of the given name that is true."""
     return rows.with_columns(pl.lit(True).alias(name))
 
 
@@ -322,7 +323,7 @@ def _balances(fold: Part) -> pl.LazyFrame:
 
 
 def _reports(fold: FoldInput) -> pl.LazyFrame:
-    """Per root that failed or was lost: its first failure, one for good before others, or why it was lost."""
+    """Per root that failed or was lost: its first failure, for good before others, or why it was lost."""
     order = ["last", "logged_at", "component", "batch", "reason"]
     fails = (
         fold.events.filter(pl.col("kind").is_in(FAILURES))
@@ -352,7 +353,7 @@ def _successors(fold: FoldInput) -> pl.LazyFrame:
 
 
 def _expired(fold: FoldInput) -> pl.Expr:
-    """A root whose tuples wait for a bolt's batch is not too old, unless past the hard limit."""
+    """Whether a root is too old. One whose tuples wait for a bolt's batch is not, up to the hard timeout."""
     turns, hard_turns = fold.timeouts.turns, fold.timeouts.hard_turns
     age = fold.turn.number - pl.col("turn")
     expired = pl.lit(False) if turns is None else (age >= turns) & pl.col("waits").is_null()
@@ -370,9 +371,9 @@ def _settled_or_pending(decided: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
 
 
 def _followers(decided: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
-    """What follows each failed attempt: `retrying` if there is a delay for it, else `dead_letter`.
+    """The row that follows each failed attempt: `retrying` if there is a delay for it, else `dead_letter`.
 
-    There is none for one that was failed for good.
+    An attempt that was failed for good is not tried again.
     """
     is_failed = pl.col("state").is_in([State.FAILED, State.TIMED_OUT]) & ~pl.col("superseded")
     failed = _delayed(collect(decided.filter(is_failed)), fold.retry).lazy()
@@ -398,7 +399,7 @@ def _followers(decided: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
 def _delayed(failed: pl.DataFrame, retry: RetryPolicy) -> pl.DataFrame:
     """Failed attempts with their `delay` in microseconds, null where the message is given up.
 
-    The policy is asked once for all that have the same in the columns that it looks at.
+    The policy is asked once for all attempts that have the same values in the columns that it looks at.
     """
     alike = list(looked_at(retry))
     groups = failed.filter(~pl.col("rejected")).select(alike).unique()

@@ -1,8 +1,8 @@
 """The files of one fold: its rows on their way into the ledger, and their one commit.
 
 The next fold takes over those files of live rows in which nothing changes. To take a file over is to say in
-the log that it belongs to the next fold's partition: no row is written. So what a fold writes follows from
-what has happened, and not from what is live.
+the log that it belongs to the next fold's partition: no row is written. So the number of files that a fold
+writes depends on new events, and not on the number of live rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ class LiveFile:
     checksum: int
 
     def taken_over(self, fold: int) -> AddAction:
-        """What the commit of a fold says, to take it over."""
+        """The action in a fold's commit that takes this file over."""
         return self.file.added({"fold": self.folds}, {PARTITION: str(fold)}, is_new=False)
 
 
@@ -66,8 +66,8 @@ class LiveRows:
     Args:
         taken_over: files in which nothing changes.
         files: paths of all other files.
-        count: how many rows these have.
-        checksum: of all rows.
+        count: how many rows the other files have.
+        checksum: of all live rows.
     """
 
     taken_over: Sequence[LiveFile] = ()
@@ -77,7 +77,7 @@ class LiveRows:
 
 
 def live_files(fold: Fold) -> pl.DataFrame:
-    """What the log says of the files of a fold's live rows, and the path of each, `uri`."""
+    """The log's entries for the files of a fold's live rows, with the path of each file, `uri`."""
     return _files_of(fold.ledger, fold.number)
 
 
@@ -93,7 +93,7 @@ def live_count(ledger: DeltaTable, moment: datetime | None = None) -> int | None
     """How many messages are not settled as of the newest fold in a ledger, by its log alone.
 
     Args:
-        moment: as of the newest fold that there was then, by the times of the log's files.
+        moment: the time whose newest fold counts, by the times of the log's files; None: now.
 
     Returns:
         None before the first fold, and where the log does not go back to the moment.
@@ -109,12 +109,12 @@ def live_count(ledger: DeltaTable, moment: datetime | None = None) -> int | None
 
 
 def scan_live(files: Sequence[str]) -> pl.LazyFrame:
-    """The rows of some files, with the file of each, `uri`."""
+    """The rows of some files, with the path of each row's file, `uri`."""
     return scan(files, _COLUMNS, file="uri")
 
 
 def summed(marked: pl.LazyFrame) -> pl.DataFrame:
-    """Per file (`uri`) whether one of its rows `changes`, their checksum and their count.
+    """Per file (`uri`): whether one of its rows changes (`changes`), their checksum and their number.
 
     Args:
         marked: rows of `scan_live`, with the column `changes`.
@@ -155,7 +155,7 @@ def _live_file(row: dict[str, Any]) -> LiveFile:
 def written(
     path: str, fold: int, parts: Sequence[pa.Table], is_live: bool, prefix: str = ""
 ) -> list[AddAction]:
-    """Write rows of a fold into files of the ledger, and return what its commit says of them.
+    """Write rows of a fold into files of the ledger, and return the actions that add the files.
 
     Args:
         parts: the rows of each file.
@@ -173,7 +173,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class FoldName:
-    """What each row of a fold has of it.
+    """The values of a fold that each of its rows has, and the ledger's path.
 
     Args:
         path: of the ledger.
@@ -212,7 +212,7 @@ class FoldFiles:
         self._checksums = {True: reduce(xor, (each.checksum for each in taken_over), 0), False: 0}
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Take in what `folded` gives. Rows that fill a file are written."""
+        """Take in rows from `folded`. Rows that fill a file are written."""
         for is_live, waiting in self._rows.items():
             mine = rows.filter(pl.col("live") == is_live).drop("live")
             self._checksums[is_live] ^= int(collect(mine.lazy().select(checksum_of_ledger())).item())
@@ -227,18 +227,18 @@ class FoldFiles:
             self._checksums[is_live] ^= checksum
 
     def written(self) -> Written:
-        """Write what is left, and return all files."""
+        """Write the rows that are left, and return all files."""
         for is_live, waiting in self._rows.items():
             if any(each.height for each in waiting):
                 self._write(self._parts(self._taken(is_live)), is_live)
         return Written(self._actions, self._checksums)
 
     def commit(self, ledger: DeltaTable, turn: Turn, logged: Mapping[str, int], events: int) -> bool:
-        """Commit the fold once; whether it is ours.
+        """Commit the fold once; True if this commit went in, and not another client's.
 
         Args:
-            logged: component -> its newest batch that it read; `REFUSALS_READ` may be among them.
-            events: all that it read, the late ones included.
+            logged: component -> its newest batch that the fold read; `REFUSALS_READ` may be among them.
+            events: the number of events that the fold read, late ones included.
         """
         own = self._fold_row(turn, events)
         settled = self._taken(False) if self._rows[False] else own.clear()
@@ -268,7 +268,7 @@ class FoldFiles:
         return file_rows(map(self._of_fold, rows.iter_slices(ROWS_OF_A_FILE)), _SCHEMA)
 
     def _of_fold(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows with what is the same in all of them."""
+        """Rows with the columns that are the same in all rows of a fold."""
         return rows.with_columns(
             fold=pl.lit(self._name.number, pl.Int64),
             events_version=pl.lit(self._name.events_version, pl.Int64),

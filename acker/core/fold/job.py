@@ -47,17 +47,18 @@ from acker.core.timeouts import Timeouts, Turn
 
 @dataclass(frozen=True)
 class FoldRequest:
-    """What to fold, all of it fixed before anything is computed.
+    """The request of a fold, all of it fixed before anything is computed.
 
     Args:
-        snapshot: of the store. Its fold is the one before; up to its version of `events` is folded.
+        snapshot: of the store. Its fold is the one before the request's. Events are folded up to its version
+            of `events`.
         logged: component -> its newest batch logged at that version.
-        waiting: stream -> batches of it that a bolt has yet to take.
+        waiting: stream -> its batches that a bolt has yet to take.
         holding: the bolts that may hold tuples back.
         spouts: see `FoldInput`.
         retry: see `FoldInput`.
         refusals: `refusals`, as of a time after that of `events`; None where there are none.
-        tasks: who does it.
+        tasks: the runner of the work.
     """
 
     snapshot: Snapshot
@@ -73,38 +74,38 @@ class FoldRequest:
 
     @property
     def previous(self) -> Fold | None:
-        """The fold before it, None before the first."""
+        """The fold before this one; None before the first."""
         return self.snapshot.fold
 
     @property
     def number(self) -> int:
-        """Of the fold to come."""
+        """The number of the fold to come."""
         return 1 if self.previous is None else self.previous.number + 1
 
     @property
     def name(self) -> FoldName:
-        """What each of its rows has of it. It folds up to the snapshot's version of `events`."""
+        """The values that each row of the fold has, with the snapshot's version of `events`."""
         path, events = path_of(self.snapshot.require(LEDGER)), self.snapshot.require(EVENTS)
         return FoldName(path, self.number, events.version(), self.now)
 
     @property
     def turn(self) -> Turn:
-        """Where the window stands in it."""
+        """The position of the timeout window in this fold."""
         return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
 
     def held(self) -> pl.LazyFrame:
-        """Which roots' tuples bolts hold back."""
+        """The roots whose tuples bolts hold back, each with its bolt."""
         return holders(self.snapshot, self.holding, self.logged)
 
 
 def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
-    """Fold once.
+    """Run one fold, and commit it once.
 
     Returns:
         The row of the fold that has this number now, and whether it is ours and not a faster client's.
 
     Raises:
-        StoreError: events or live rows could not be read, or the fold not be committed.
+        StoreError: events or live rows could not be read, or the fold could not be committed.
     """
     new = _NewEvents(request)
     empty = FoldInput(
@@ -151,7 +152,7 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
 def _here(
     found: Sequence[Task], fold: FoldInput, new: "_NewEvents", files: FoldFiles
 ) -> tuple[Together, list[Apart]]:
-    """Decide in this process what is decided alone, and return what is needed for what is not."""
+    """Decide the messages that are decided alone, in this process; return the rows for decisions together."""
     apart = []
     together, parts = shared(fold, found)
     for part in parts:
@@ -165,7 +166,7 @@ def _here(
 def _elsewhere(
     request: FoldRequest, found: Sequence[Task], work: "_Work", new: "_NewEvents", files: FoldFiles
 ) -> tuple[Together, list[Apart]]:
-    """As `_here`, but that other processes do it."""
+    """As `_here`, in other processes."""
     whole = work.of(Task())
     together, apart = Together.of(whole.pending, whole.events, whole.settled), []
     for done in request.tasks.run(partial(work.written, request.name, together), found):
@@ -176,7 +177,7 @@ def _elsewhere(
 
 
 def _live(request: FoldRequest, work: "_Work", fold: FoldInput, new: "_NewEvents") -> LiveRows:
-    """The live rows of the fold before, which are all there and as it wrote them."""
+    """The live rows of the fold before, after a check that they are all there and as that fold wrote them."""
     if request.previous is None:
         return LiveRows()
     files, joined = live_files(request.previous), joined_roots(fold)
@@ -193,12 +194,12 @@ def _live(request: FoldRequest, work: "_Work", fold: FoldInput, new: "_NewEvents
 
 @dataclass(frozen=True)
 class _Done:
-    """What a task of a fold returns.
+    """The result of a task of a fold.
 
     Args:
-        count: of the events that it read.
-        checksum: of these.
-        left: what is to be decided together.
+        count: of the events that the task read.
+        checksum: of these events.
+        left: rows that are to be decided together with those of other tasks.
     """
 
     count: int
@@ -209,12 +210,12 @@ class _Done:
 
 @dataclass(frozen=True)
 class _Work:
-    """What the tasks of a fold read, wherever they run.
+    """The inputs that the tasks of a fold read, wherever the tasks run.
 
     Args:
         events: files of `events`.
-        condition: in SQL, which rows of them no fold has seen.
-        fold: what is to be read beside them.
+        condition: a SQL condition on the rows of these files that no fold has seen.
+        fold: the other inputs of the fold.
         live: files of live rows.
     """
 
@@ -224,7 +225,7 @@ class _Work:
     live: Sequence[str] = ()
 
     def of(self, task: Task) -> FoldInput:
-        """All rows of the files in which the task may have a share."""
+        """The inputs of the fold, from all files in which the task may have a share."""
         events, live = (
             scan([file for file in files if task.may_share(file_name(file))], columns_of(table))
             for files, table in ((self.events, EVENTS), (self.live, LEDGER))
@@ -232,7 +233,7 @@ class _Work:
         return replace(self.fold, events=_of_roots(events, self.condition), live=live)
 
     def summed(self, live: Sequence[str], joined: pl.DataFrame, task: Task) -> pl.DataFrame:
-        """See `summed` of `live`, of a task's share of the rows of some files."""
+        """The sums per file of a task's share of live rows, see `summed` in `files`."""
         mine = [file for file in live if task.may_share(file_name(file))]
         return summed(marked(scan_live(mine), self.of(task), joined, task))
 
@@ -249,13 +250,13 @@ class _NewEvents:
     """Events of the batches that no fold has seen, at the fixed version.
 
     Args:
-        files: which hold them.
-        condition: in SQL, which rows of the files they are.
-        rows: without the batches' own.
+        files: paths of the files that hold the events.
+        condition: a SQL condition on the rows of the files that are these events.
+        rows: the events, without the batches' own.
         at_most: how many rows the files have.
-        tasks: that share them.
-        are_elsewhere: whether these run in other processes.
-        count: of those that were read.
+        tasks: the tasks that share the events.
+        are_elsewhere: whether these tasks run in other processes.
+        count: number of events that were read.
     """
 
     def __init__(self, request: FoldRequest) -> None:
@@ -272,15 +273,15 @@ class _NewEvents:
         self.count, self._checksum = 0, 0
 
     def add(self, count: int, checksum: int) -> None:
-        """Take note of a task's share of them that was read."""
+        """Count the events of a task's share after they were read."""
         self.count += count
         self._checksum ^= checksum
 
     def check(self) -> None:
-        """Check all of them, when each task's share was read.
+        """Check all new events, after each task's share was read.
 
         Raises:
-            StoreError: they are not those that were logged. One could settle what it knows nothing of.
+            StoreError: the events are not those that were logged. A wrong event could settle a root.
         """
         request, previous = self._request, self._request.previous
         folded = previous.logged if previous else {}

@@ -1,4 +1,4 @@
-"""What a fold writes of refusals: the attempts that a published table has refused after their ack."""
+"""Rows that a fold writes of refusals: the attempts that a published table has refused after their ack."""
 
 import polars as pl
 
@@ -10,13 +10,13 @@ from acker.core.store.parquet import collect
 
 
 def refused_rows(previous: Fold, new: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
-    """What a fold writes of refusals that none before it has read: each attempt failed after all.
+    """Rows that a fold writes of refusals that no fold before has read: each attempt failed after all.
 
     Its message is given up, unless it was emitted again meanwhile.
 
     Args:
         new: rows of `refusals`.
-        fold: with the new events.
+        fold: inputs of the fold, with the new events.
     """
     refused = new.unique("root_id", keep="first", maintain_order=True)
     failed = refused.select(

@@ -1,7 +1,7 @@
-"""What is decided of several messages together: Polars frames in and out.
+"""Decisions of several messages together: Polars frames in and out.
 
-Messages that share a tuple settle together. So do those that were acked together, when a replay by hand is
-to replace one of them.
+Messages that share a tuple settle together. So do those that were acked together, when a replay by hand is to
+replace one of them.
 """
 
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ _MEMBERS = {
 
 @dataclass(frozen=True)
 class Together:
-    """Of which messages of a fold that is.
+    """The messages of a fold that are decided together.
 
     Args:
         links: pairs of roots that share a tuple: `root_id`, `joined`.
-        members: the acked attempts (`replaces`) of messages that were acked together (`group`), where one
-            is replaced; and in which attempt that was, `acked_in`.
+        members: the acked attempts (`replaces`) of messages that were acked together (`group`), where one of
+            them is to be replaced; `acked_in` is the attempt's number.
         settled: settled rows of all folds.
     """
 
@@ -40,7 +40,7 @@ class Together:
 
     @classmethod
     def of(cls, pending: pl.LazyFrame, events: pl.LazyFrame, settled: pl.LazyFrame) -> "Together":
-        """What a fold is to decide together, by its roots in flight and its new events."""
+        """The messages that a fold decides together, by its roots in flight and its new events."""
         kind = pl.col("kind")
         linked = pl.concat([pending, events.filter(kind == Kind.JOIN)], how="diagonal")
         replacing = pl.concat([pending, events.filter(kind == Kind.INIT)], how="diagonal")
@@ -70,7 +70,7 @@ class Together:
         return together, alone
 
     def decided(self, decided: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-        """What was decided of each root alone, as it is decided together.
+        """The rows of roots that were decided alone, changed by the decision together.
 
         Args:
             others: rows of this fold of messages without an attempt in flight.
@@ -96,10 +96,10 @@ def _acked_together(settled: pl.LazyFrame, replacing: pl.DataFrame) -> pl.DataFr
 def _replaced_together(
     decided: pl.DataFrame, members: pl.DataFrame, ends: pl.LazyFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`decided`, and pairs of attempts that are to replace, by a replay, what was acked together.
+    """`decided`, and pairs of attempts that a replay emits to replace attempts that were acked together.
 
-    They share no tuple yet. As long as one of them is still to come the others are not complete, and fail
-    where none will come.
+    The new attempts share no tuple yet. As long as one of them is still to come, the others are not complete.
+    They fail where that attempt will not come.
     """
     newest = decided.filter((pl.col("state") != State.LOST) & ~pl.col("superseded"))
     replacing = newest.select("root_id", "replaces").drop_nulls()
@@ -139,7 +139,7 @@ def _replaced_together(
 
 
 def _ends(decided: pl.DataFrame, others: pl.DataFrame, settled: pl.LazyFrame) -> pl.LazyFrame:
-    """Per message that is given up or lost and not in flight: in which attempt, and a sentence's `end`."""
+    """Per message that is given up or lost, not in flight: its last attempt, `ended_in`, and text, `end`."""
     columns = [*MESSAGE, "attempt", "state"]
     now = pl.concat([decided.select(columns), others.select(columns)]).lazy()
     ended = pl.concat([settled.select(columns), now.cast({"attempt": pl.Int32})])
@@ -154,10 +154,9 @@ def _ends(decided: pl.DataFrame, others: pl.DataFrame, settled: pl.LazyFrame) ->
 
 
 def _settled_together(decided: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
-    """`decided`, but that roots which are linked are acked as a whole or fail as a whole.
+    """`decided`, but with linked roots acked as a whole or failed as a whole.
 
-    Until then those that are complete stay pending. A root that is in flight no more cannot be acked with
-    the others.
+    Until then roots that are complete stay pending. Where a root is in flight no more, the others fail.
     """
     if links.is_empty():
         return decided
@@ -194,10 +193,11 @@ def _settled_together(decided: pl.DataFrame, links: pl.DataFrame) -> pl.DataFram
 
 
 def connected(links: pl.DataFrame) -> pl.DataFrame:
-    """Every root of some links, and as `joined` the smallest that it is linked to over any number of them.
+    """Every root of some links, with `joined`, the smallest root that it is linked to over any links.
 
     Each root hooks to the smallest of its neighbours, and each tree of hooks becomes one root, its smallest.
-    What is linked still goes round again. Root ids are random, so the rounds are few, however long a chain.
+    Links that are left go into the next round. Root ids are random, so the rounds are few, however long a
+    chain.
 
     Args:
         links: pairs of roots, columns `root_id` and `joined`.
@@ -215,7 +215,7 @@ def connected(links: pl.DataFrame) -> pl.DataFrame:
 
 
 def _tops(hooks: pl.DataFrame) -> pl.DataFrame:
-    """Each root with the one at the end of its hooks, to which that one is hooked itself."""
+    """Each root with the root at the end of its chain of hooks, which is hooked to itself."""
     while True:
         further = _replaced(hooks, "joined", hooks)
         if further.equals(hooks):

@@ -1,1 +1,1 @@
-"""What one snapshot of a store says: each module knows one of its tables."""
+"""Snapshots of a store: each module reads one of its tables."""

@@ -1,4 +1,4 @@
-"""What a message caused: the batches that can hold tuples of some emissions."""
+"""The batches downstream of a message: those that can hold tuples of some emissions."""
 
 from acker.core.snapshot.journal import Journal
 from acker.core.store.schemas import LEDGER, component_of
@@ -7,8 +7,9 @@ from acker.core.store.schemas import LEDGER, component_of
 def downstream_batches(journal: Journal, emissions: list[tuple[str, int]]) -> dict[str, list[int]]:
     """Component -> its batches that can hold tuples caused by the given batches of spouts.
 
-    The journal says which batches each batch took in, so this walks down from batch to batch, also through
-    bolts that are gone, and a publish reads what its fold acked and not the stream's history.
+    The journal says which batches each batch took in, so the search walks down from batch to batch, also
+    through bolts that are gone. With it a publish reads the batches of the messages that its fold acked, and
+    not the stream's history.
     """
     reached: dict[str, set[int]] = {}
     for spout, batch in emissions:

@@ -1,4 +1,4 @@
-"""The rich bolts that hold tuples back of messages which time out: that is whom the ledger names."""
+"""The rich bolts that hold back tuples of messages which time out. The ledger names these bolts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,10 +15,10 @@ HOLDERS = pl.Schema({"root_id": pl.Int64, "component": pl.String})
 
 
 def holders(snapshot: Snapshot, bolts: Sequence[str], logged: Mapping[str, int]) -> pl.LazyFrame:
-    """Roots of the tuples that bolts hold back, and which bolt (`HOLDERS`).
+    """Roots of the tuples that bolts hold back, each with its bolt, as `HOLDERS`.
 
     Args:
-        bolts: that may hold tuples back.
+        bolts: names of the bolts that may hold tuples back.
         logged: component -> its newest logged batch.
     """
     parts = [pl.LazyFrame(schema=HOLDERS)]
@@ -32,7 +32,7 @@ def holders(snapshot: Snapshot, bolts: Sequence[str], logged: Mapping[str, int])
 
 
 def with_holders(rows: pl.DataFrame, held: pl.LazyFrame) -> pl.DataFrame:
-    """Rows of the ledger, those that timed out with the bolts that hold their tuples back.
+    """Rows of the ledger. Rows that timed out get the names of the bolts that hold their tuples back.
 
     Args:
         held: `holders`, read only where a row timed out.

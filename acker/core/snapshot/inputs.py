@@ -1,4 +1,4 @@
-"""What a planned batch takes in: one type for each kind of batch, each with its own JSON.
+"""Inputs of planned batches: one type for each kind of batch, each with its own JSON.
 
 A spout's range is opaque here: it may be any JSON value, also one that looks like another type's.
 """
@@ -17,15 +17,15 @@ class SourceRange:
     described: Any  # any JSON value but null
 
     def to_json(self) -> Any:
-        """The column `input` of the batch."""
+        """The value of the batch's column `input`."""
         return self.described
 
     @classmethod
     def from_json(cls, value: Any) -> "SourceRange":
-        """What `to_json` gave.
+        """The input whose `to_json` gave the value.
 
         Raises:
-            ValueError: no run can have planned it.
+            ValueError: no run can have planned such an input.
         """
         if value is None:
             raise ValueError("a range is missing")
@@ -34,13 +34,13 @@ class SourceRange:
 
 @dataclass(frozen=True)
 class Replay:
-    """Messages that a spout is to emit again. They lie in the table `replays`; see `journal.replays`.
+    """Messages that a spout is to emit again. They lie in the table `replays`; see `replays.messages_of`.
 
     Args:
-        plan: names their rows there.
-        count: how many they are.
-        checksum: of their rows.
-        highest_attempt: among them.
+        plan: the name of their rows in that table.
+        count: the number of messages.
+        checksum: of the messages' rows.
+        highest_attempt: the highest attempt among the messages.
         replaces: whether attempts are to replace published rows of acked roots.
         listed: the messages themselves, if the plan is of a version that kept them in the journal:
             (source_partition, source_offset, attempt, replaces).
@@ -83,7 +83,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Span:
-    """Batches (after, upto] of a stream; of them a bolt takes in those that were planned for it."""
+    """The batches (after, upto] of a stream. Of these a bolt takes in those that were planned for it."""
 
     after: int
     upto: int
@@ -105,7 +105,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Spans:
-    """What a bolt takes in: a span of each stream that it ever read, empty where it no longer reads it."""
+    """The input of a bolt's batch: a span of each stream that the bolt ever read, empty if no longer read."""
 
     by_stream: Mapping[str, Span]
 

@@ -1,4 +1,4 @@
-"""Whether the tables still hold what was committed to them, all of it and as it was."""
+"""Checks whether the tables still hold all rows that were committed to them, as they were."""
 
 from collections.abc import Collection, Sequence
 
@@ -29,10 +29,11 @@ def check_batches(
         table: `events`.
         batches: the batches' own rows.
         events: the other rows.
-        logged: (component, batch) of those that must be there, all others must not.
+        logged: (component, batch) of all batches that must be there. Events of other batches must not be
+            there.
 
     Raises:
-        StoreError: with the first of them.
+        StoreError: with the first such batch.
     """
     expected = pl.DataFrame(sorted(logged), {"component": pl.String, "batch": pl.Int64}, orient="row")
     own = batches.group_by(_BATCH).agg(pl.col("ack_val").first(), pl.len())
@@ -55,7 +56,7 @@ def check_batches(
 
 
 def broken_fold(store: Store, fold: int) -> StoreError:
-    """What to say of a fold whose rows are not those that it wrote."""
+    """The error about a fold whose rows are not those that it wrote."""
     return StoreError(
         f"{store.path(LEDGER)} does not hold the rows that fold {fold} wrote: some are missing, doubled or "
         f"edited. Restore it to a version that holds them. {RECOVERY_HINT}",
@@ -64,15 +65,15 @@ def broken_fold(store: Store, fold: int) -> StoreError:
 
 
 def check_tables(snapshot: Snapshot, components: Collection[str]) -> None:
-    """Stop where rows of `events` or of the ledger are not those that were committed. It reads them all.
+    """Stop where rows of `events` or of the ledger are not those that were committed. All rows are read.
 
-    Of batches that a fold has seen all events may be gone.
+    All events of a batch that a fold has seen may be gone.
 
     Args:
-        components: all that ever planned a batch.
+        components: all components that ever planned a batch.
 
     Raises:
-        StoreError: with the first of them.
+        StoreError: with the first such batch or fold.
     """
     events, fold = snapshot.require(EVENTS), snapshot.fold
     folded = fold.logged if fold else {}
@@ -118,10 +119,10 @@ def _check_folds(store: Store, fold: Fold) -> None:
 
 
 def missing_rows(snapshot: Snapshot, component: str, where: str = "true") -> dict[int, tuple[int, int]]:
-    """Batch -> the rows that its stream has and those that it had when it was logged, where they differ.
+    """Batch -> the number of rows in its stream and the number when it was logged, where these differ.
 
-    Nothing is expected of batches that were trimmed, or whose events are gone, or that had no rows: one that
-    was given up may be written later by who was at it.
+    Nothing is expected of batches that were trimmed, or whose events are gone, or that had no rows: a batch
+    that was given up may still be written by a process that was at work on it.
     """
     kept = newest_trim(snapshot.store).upto.get(component, 0)
     logged = query(
@@ -135,10 +136,10 @@ def missing_rows(snapshot: Snapshot, component: str, where: str = "true") -> dic
 
 
 def check_missing(snapshot: Snapshot, component: str, batches: Sequence[int]) -> None:
-    """Stop where some batches of a stream have other rows than when they were logged.
+    """Stop where some batches of a stream have other numbers of rows than when they were logged.
 
     Raises:
-        StoreError: with the first of them.
+        StoreError: with the first such batch.
     """
     if not batches:
         return

@@ -1,7 +1,7 @@
-"""The journal of batches: every batch is planned here before it runs, so that a crash resumes it.
+"""The journal of batches: every batch is planned here before it runs, so that it is resumed after a crash.
 
-Each component numbers its batches 1, 2, 3, …; they run one after another, so a component that has
-logged batch n has logged all before it. The table is written without Spark, and by this module alone.
+Each component numbers its batches 1, 2, 3, …; they run one after another, so a component that has logged
+batch n has logged all before it. The table is written without Spark, and by this module alone.
 """
 
 import json
@@ -32,8 +32,8 @@ class Journal(Snapshot):
 
     Args:
         store: of the topology.
-        roles: the components of the topology. Of a component that is not among them the recorded edges tell
-            whether it was a bolt.
+        roles: component of the topology -> its role. Of a component that is missing here the recorded edges
+            tell whether it was a bolt.
     """
 
     def __init__(self, store: Store, roles: Mapping[str, Role] | None = None) -> None:
@@ -41,13 +41,13 @@ class Journal(Snapshot):
         self.roles = roles or {}
 
     def append(self, batch: Batch) -> Batch:
-        """Plan a batch, and return the one that holds its number now: ours, or another run's."""
+        """Plan a batch, and return the batch that holds its number now: this one, or another run's."""
         is_ours = self.append_all([batch])
         newest = self if is_ours else Journal(self.store, self.roles)
         return newest.read(batch.component, batch.number)
 
     def append_all(self, batches: Sequence[Batch]) -> bool:
-        """Plan batches of several components in one commit; False where a number of them is taken.
+        """Plan batches of several components in one commit; False where one of their numbers is taken.
 
         Args:
             batches: those of one component follow each other.
@@ -73,7 +73,7 @@ class Journal(Snapshot):
         """One planned batch.
 
         Raises:
-            StoreError: its row is not there.
+            StoreError: the table has no row of the batch, or several.
         """
         rows = self.rows(f"component = '{component}' AND batch = {number}")
         if len(rows) != 1:
@@ -96,10 +96,10 @@ class Journal(Snapshot):
         return [self._batch(row) for row in found]
 
     def _batch(self, row: dict[str, Any]) -> Batch:
-        """A row as a batch.
+        """The batch of a row.
 
         Raises:
-            StoreError: no run wrote it.
+            StoreError: no run can have written the row.
         """
         try:
             if None in (row["planned_at"], row["run_id"], *row["edges"]):
@@ -141,19 +141,20 @@ class Journal(Snapshot):
         return [batch.number for batch in found if edge(upstream, consumer) in batch.edges]
 
     def all(self, component: str) -> Iterator[Batch]:
-        """All batches of a component, in order, of which some are held at once.
+        """All batches of a component, in order, of which only some are in memory at once.
 
         Raises:
-            StoreError: one is missing.
+            StoreError: a batch is missing.
         """
         known = self._known(component)
         for after in range(0, known, _AT_ONCE):
             yield from self._all(component, after, min(after + _AT_ONCE, known))
 
     def given(self, bolt: str, stream: str, numbers: Sequence[int]) -> list[int]:
-        """The bolt's batches that can be given tuples of some batches of a stream, new ones or held back.
+        """The bolt's batches that can be given tuples, new or held back, of some batches of a stream.
 
-        The ends of spans only grow, so this reads back from the newest batch and not the whole history.
+        The ends of spans only grow, so the search reads back from the newest batch, and not the whole
+        history.
 
         Args:
             numbers: of the batches, sorted.
@@ -177,7 +178,7 @@ class Journal(Snapshot):
         return found
 
     def _spans(self, bolt: str, stream: str, after: int, upto: int) -> pl.DataFrame:
-        """Of the bolt's batches in (after, upto] the span of a stream: batch, after, upto, held, or nulls."""
+        """The span of a stream in the bolt's batches in (after, upto]: batch, after, upto, held, or nulls."""
         ends = pl.Struct({name: pl.Int64 for name in ("after", "upto", "held")})
         inputs = self._inputs(f"component = '{bolt}' AND batch > {after} AND batch <= {upto}")
         self._check_all(bolt, after, upto, inputs["batch"].to_list())
@@ -194,7 +195,7 @@ class Journal(Snapshot):
         return spans
 
     def described(self, spout: str, upto: int) -> list[Any]:
-        """What a spout has planned up to one of its batches, as it describes it itself, oldest first."""
+        """The ranges that a spout has planned up to one of its batches, as the spout gave them, in order."""
         where = f"component = '{spout}' AND kind = 'next' AND batch <= {upto}"
         try:
             found: list[Any] = json.loads(f"[{','.join(self._inputs(where)['input'])}]")
@@ -205,7 +206,7 @@ class Journal(Snapshot):
         return found
 
     def plans_of_replays(self) -> pl.Series:
-        """What names, in the table `replays`, the messages of each batch of replays that was planned."""
+        """The plans of all batches of replays: the names of their messages in the table `replays`."""
         return self._inputs("kind = 'replay'")["input"].str.json_path_match("$.plan").drop_nulls()
 
     def _inputs(self, where: str) -> pl.DataFrame:
@@ -219,19 +220,20 @@ class Journal(Snapshot):
     def unfinished(self, component: str) -> Batch | None:
         """The component's first planned batch that is not logged.
 
-        It is the newest one, unless `events` was lost or put back; then all that it lacks are logged again.
+        This is the newest batch, unless `events` was lost or put back. Then all batches that `events` lacks
+        are logged again.
 
         Raises:
-            StoreError: the journal was put back.
+            StoreError: the journal was put back to an older version.
         """
         logged = self.logged(component)
         return None if self._known(component) == logged else self.read(component, logged + 1)
 
     def _known(self, component: str) -> int:
-        """Number of the component's newest planned batch, which no table is ahead of.
+        """Number of the component's newest planned batch, after a check that `events` is not ahead of it.
 
         Raises:
-            StoreError: the journal was put back.
+            StoreError: the journal was put back to an older version.
         """
         planned, logged = self.planned(component), self.logged(component)
         if planned < logged:
@@ -290,7 +292,7 @@ class Journal(Snapshot):
 
     @cached_property
     def first_planned_at(self) -> datetime | None:
-        """When the first batch of any component was planned; None before that."""
+        """The time at which the first batch of any component was planned; None before that."""
         table = self.open(BATCHES)
         if table is None:
             return None
@@ -302,7 +304,7 @@ class Journal(Snapshot):
         """Stop where a batch is not planned exactly once, or does not begin where the one before ended.
 
         Raises:
-            StoreError: with the first of them.
+            StoreError: with the first such batch.
         """
         components = {*self.components(), *(self.fold.logged if self.fold else ())}
         with ThreadPoolExecutor() as pool:  # what waits for an object store waits together
@@ -314,7 +316,7 @@ class Journal(Snapshot):
                 raise self._damaged(f"batch {batch.number} of {component}")
 
     def rolled_back(self, component: str, newest: int, where: str, known: int) -> StoreError:
-        """What to say of a journal that lacks batches of a component which another table knows."""
+        """The error about a journal that lacks batches of a component which another table knows."""
         return StoreError(
             f"{self.store.path(BATCHES)} has batches of {component} up to {newest}, {self.store.path(where)} "
             f"up to {known}: the journal was put back to an older version. Put back a newer one. "
@@ -329,7 +331,7 @@ class Journal(Snapshot):
 
 
 def _follows(before: Batch, batch: Batch) -> bool:
-    """Whether a bolt's batch begins where the one before it ended; a spout's may always."""
+    """Whether a bolt's batch begins where the one before it ended; True for a spout's batch."""
     if not isinstance(before.input, Spans):
         return True
     spans = batch.spans.by_stream

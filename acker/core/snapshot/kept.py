@@ -1,8 +1,9 @@
-"""What a store keeps of the rows that a trimming takes from a published stream: how many, and what they said.
+"""Records of the rows that a trimming deletes from a published stream: their numbers and digests.
 
-A trimming adds up the digests of the rows that go, by the fold that acked them, before any is deleted. So a
-published table can be vouched for although the stream has its rows no more. A replay takes rows back that
-were trimmed: the publisher first adds what it is about to take, with the other sign.
+A trimming adds up the digests of the rows that it will delete, by the fold that acked them, before any row is
+deleted. So a published table can be checked although the stream has its rows no more. A replay takes
+published rows back that were trimmed. Before it does, the publisher adds a record of these rows with the
+other sign.
 """
 
 from collections.abc import Sequence
@@ -35,17 +36,18 @@ GONE = pl.Schema({"fold": pl.Int64, "messages": pl.Int64, "rows": pl.Int64, "dig
 
 
 def kept(stream: str) -> str:
-    """The table of the store that has what was trimmed of a stream that is published row by row."""
+    """The name of the table that has the records of trimmed rows of a stream that is published row by row."""
     return f"kept/{stream}"
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What is known of trimmed rows.
+    """Records of trimmed rows, as far as a store has them.
 
     Args:
-        since: the trimming after which it is known; of what went before it is not.
-        rows: with the columns of `KEPT`.
+        since: the trimming after which all trimmed rows have records. Rows that were trimmed before have
+            none.
+        rows: the records, with the columns of `KEPT`.
     """
 
     since: Trim = field(default_factory=Trim)
@@ -53,7 +55,7 @@ class Kept:
 
 
 def kept_rows(store: Store, streams: Sequence[str], counted: Trim, position: int) -> Kept:
-    """What is kept of what some streams had.
+    """The records of rows that were trimmed from some streams.
 
     Args:
         counted: the newest trimming that counts.
@@ -80,7 +82,7 @@ def _rows_of(store: Store, name: str, counted: Trim) -> pl.DataFrame:
 
 
 def _counted_trims(store: Store, counted: Trim) -> dict[int, Trim]:
-    """The trimmings that were counted, by number, up to one."""
+    """Number -> trimming, for all trimmings up to one that were counted."""
     table = store.open(TRIMS)
     if table is None:
         return {}
@@ -89,14 +91,14 @@ def _counted_trims(store: Store, counted: Trim) -> dict[int, Trim]:
 
 
 def keep_rows(store: Store, stream: str, gone: pl.DataFrame, number: int) -> None:
-    """Keep what goes with a trimming, in the place of what was kept when it was cut short uncounted.
+    """Record the rows that a trimming deletes, in place of records of an earlier try that was never counted.
 
     Args:
         gone: columns fold, messages, rows and digest.
         number: of the trimming.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the records cannot be written.
     """
     columns = {"trim": pl.lit(number, pl.Int64), "taken_by": pl.lit(None, pl.Int64)}
     rows = gone.with_columns(**columns)
@@ -107,22 +109,22 @@ def keep_rows(store: Store, stream: str, gone: pl.DataFrame, number: int) -> Non
 
 
 def nothing_gone() -> pl.DataFrame:
-    """What goes with a trimming that takes nothing from a stream."""
+    """The records of a trimming that deletes no rows of a stream."""
     return pl.DataFrame([(None, 0, 0, 0)], GONE, orient="row")
 
 
 def has_taken(store: Store, streams: Sequence[str], fold: int) -> bool:
-    """Whether it is known what a fold's replays take back of trimmed rows, or nothing is kept at all.
+    """Whether the rows that a fold's replays take back are recorded, or no trimmed rows are recorded at all.
 
     Args:
-        streams: the one that is published, and those before it.
+        streams: first the published stream, then the streams that fed its table before.
     """
     tables = [store.open(kept(name)) for name in streams]
     return all(table is None for table in tables) or last_number(tables[0], _PUBLISHER) >= fold
 
 
 def take_rows(store: Store, stream: str, taken: pl.DataFrame, trim: int, fold: int) -> None:
-    """Note what a fold's replays take back of trimmed rows, once, before it is taken.
+    """Record the trimmed rows that a fold's replays take back, once, before they are taken.
 
     Args:
         taken: columns fold, messages, rows and digest.

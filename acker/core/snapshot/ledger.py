@@ -1,4 +1,4 @@
-"""The ledger as clients read it: the newest fold, what is live in it, and each message's story."""
+"""The ledger as clients read it: the newest fold, its live rows, and the rows of each message."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -45,7 +45,7 @@ class Fold:
     live_seal: int = field(default=0, compare=False)  # of its live rows, see `checksums`
 
     def as_dict(self) -> dict[str, Any]:
-        """What it says of itself, and `ledger_version`, a version of the ledger that holds it."""
+        """The values of the fold's row, and `ledger_version`, a version of the ledger that holds the fold."""
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "ledger"}
         return {**own, "turn": asdict(self.turn), "ledger_version": self.ledger.version()}
 
@@ -79,23 +79,23 @@ def settled_rows(fold: Fold | None) -> pl.LazyFrame:
 
 
 def settled_in(ledger: DeltaTable, upto: int) -> pl.LazyFrame:
-    """Settled rows of the folds up to one, of which the ledger may hold later ones."""
+    """Settled rows of all folds up to one. The ledger may hold later folds."""
     files = files_of(ledger, "live_in IS NULL")
     return scan(files, columns_of(LEDGER)).filter(pl.col("live_in").is_null() & (pl.col("fold") <= upto))
 
 
 def current_rows(fold: Fold | None) -> pl.LazyFrame:
-    """The live and settled rows of messages as of a fold, without what became of single attempts."""
+    """The live and settled rows of messages as of a fold, without rows of failed and timed-out attempts."""
     rows = pl.concat([live_rows(fold), settled_rows(fold)])
     of_attempts = pl.col("state").is_in([State.FAILED, State.TIMED_OUT])
     return rows.filter(pl.col("root_id").is_not_null(), ~of_attempts)
 
 
 def newest_of(fold: Fold | None, rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Those of some current rows of a fold that are the newest of their message.
+    """Those of a fold's current rows that are the newest of their message.
 
     A message that has a single attempt has a single row, unless a table refused it after the ack: then it is
-    acked and a dead letter. So only those that were emitted again or given up are compared.
+    acked and a dead letter. So only messages that were emitted again or given up are compared.
     """
     current = current_rows(fold).select(*MESSAGE, "attempt", "fold", "state")
     several = pl.col("attempt") > 1
@@ -119,7 +119,7 @@ def read_fold(table: DeltaTable, number: int) -> Fold:
     """The row of one fold.
 
     Raises:
-        StoreError: it is not there.
+        StoreError: the row is not there.
     """
     columns = 'fold, events_version, turn, "window", logged, events, folded_at, outstanding'
     rows = query(
@@ -137,7 +137,7 @@ def read_fold(table: DeltaTable, number: int) -> Fold:
 
 
 def refusals_read(logged: Mapping[str, int]) -> int:
-    """The newest commit of `refusals` that a fold has read, by what its row says in `logged`."""
+    """The newest commit of `refusals` that a fold has read, by the column `logged` of its row."""
     return logged.get(REFUSALS_READ, 0)
 
 
@@ -157,9 +157,9 @@ def _fold(row: dict[str, Any], ledger: DeltaTable) -> Fold:
 
 
 def unfolded(fold: Fold | None, logged: Mapping[str, int]) -> str:
-    """A SQL condition on the events that a fold has not seen, on which files are skipped.
+    """A SQL condition on the events that a fold has not seen, by which files are skipped.
 
-    They are found by component and batch, and not by the change data feed, which reads every commit's
+    The events are found by component and batch, and not by the change data feed, which reads every commit's
     files on top of the log.
 
     Args:
@@ -176,9 +176,9 @@ def unfolded(fold: Fold | None, logged: Mapping[str, int]) -> str:
 
 
 def fold_counts(fold: Fold) -> dict[str, int]:
-    """Rows by state that a fold settled and of its live ones, and `late`, the events of settled roots.
+    """Number of rows by state, of a fold's settled and live rows, and `late`, events of settled roots.
 
-    A fold counts the events that it read, and each of its rows those that went into it: the others
+    A fold counts the events that it read, and each of its rows the events that went into it. The late events
     found no live root and no init.
     """
     rows = query(
@@ -201,7 +201,7 @@ class Live:
 
 
 def live_counts(fold: Fold, now: datetime) -> Live:
-    """Count the live rows of a fold. It reads those and no history."""
+    """Count the live rows of a fold. No other rows are read."""
     (row,) = query(
         f"""SELECT count(*) FILTER (WHERE state = 'pending') AS pending,
             count(*) FILTER (WHERE state = 'retrying') AS retrying,

@@ -50,6 +50,6 @@ def input_of(kind: BatchKind, role: Role, value: Any) -> PlanInput:
         role: of the batch's component.
 
     Raises:
-        KeyError, TypeError, ValueError, AttributeError: no run can have planned it.
+        KeyError, TypeError, ValueError, AttributeError: no run can have planned such a batch.
     """
     return _INPUTS[kind, role](value)

@@ -1,8 +1,8 @@
-"""Where each publisher stands, as the store knows it: how far it is, and which target that was.
+"""Positions of publishers, as the store knows them: the newest published fold of each, and its target.
 
-The target keeps the same, and is written first. So it may be ahead of what is known here, after a crash, and
-is never behind. Of the table `publishers` a row says which target a publisher met. How far it has come there
-is a transaction number of commits that have no rows.
+The target keeps the same position, and is written first. So after a crash the target may be ahead of the
+store, and it is never behind. A row of the table `publishers` says which target a publisher has met. Its
+position there is a transaction number of commits that have no rows.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class Meeting:
 
     Args:
         publisher: the transaction id under which it publishes.
-        target_id: who the target is; "" where it does not tell.
-        fold: the newest one that it holds of the publisher.
+        target_id: the id of the target; "" where it has none.
+        fold: the newest fold that the target holds of the publisher.
         why: how they met: `first`, `shared`, `known before` or `again`.
     """
 
@@ -37,13 +37,13 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Known:
-    """What a store knows of a publisher.
+    """The positions of a publisher, as a store knows them.
 
     Args:
-        fold: the newest one that it has published; 0 before the first.
-        there: the same of the target that was asked about.
-        is_met: whether they have met, so that others in the target are known of.
-        is_shared: whether others may publish there too.
+        fold: the newest fold that the publisher has published in any target; 0 before the first.
+        there: the newest fold that it has published in the given target; 0 before the first.
+        is_met: whether the publisher has met a target, so that other publishers in the target are known.
+        is_shared: whether other publishers may publish to the target too.
     """
 
     fold: int = 0
@@ -53,7 +53,7 @@ class Known:
 
 
 def known_of(store: Store, publisher: str, target_id: str) -> Known:
-    """What a store knows of a publisher in a target."""
+    """The positions of a publisher in any target and in a given one, as a store knows them."""
     table = store.open(PUBLISHERS)
     met, shared = (last_number(table, f"{publisher} {what}") for what in ("met", "shared"))
     there = last_number(table, _there(publisher, target_id))
@@ -71,7 +71,7 @@ def meet(store: Store, meeting: Meeting, is_shared: bool, now: datetime) -> None
     """Record that a publisher and a target have met, once.
 
     Raises:
-        StoreError: it could not be recorded.
+        StoreError: the meeting could not be recorded.
     """
     row = {**vars(meeting), "met_at": now}
     numbers = {**_numbers(meeting.publisher, meeting.target_id, meeting.fold), f"{meeting.publisher} met": 1}
@@ -84,10 +84,10 @@ def meet(store: Store, meeting: Meeting, is_shared: bool, now: datetime) -> None
 
 
 def has_published(store: Store, publisher: str, target_id: str, fold: int) -> None:
-    """Record that a target has taken a fold in, which it has. A later one may be recorded already.
+    """Record that a target has taken a fold in, after it has. A later fold may be recorded already.
 
     Raises:
-        StoreError: it could not be recorded.
+        StoreError: the fold could not be recorded.
     """
 
     def commit(table: DeltaTable | None, once: CommitProperties) -> None:

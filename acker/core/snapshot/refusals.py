@@ -1,8 +1,8 @@
-"""What published tables have refused after the ack: acked roots whose rows a table would not take.
+"""Refusals: acked roots whose rows a published table would not take after the ack.
 
-A publisher records them before it commits the rest of the fold. The next fold makes dead letters of their
-messages, and with that fold every other table gives up what it holds of them. So a root that was refused is
-in no table, or, until then, in those that took it.
+A publisher records refusals before it commits the rest of the fold. The next fold makes dead letters of their
+messages, and with that fold every other table gives up their rows. So a refused root is in no table, or,
+until then, in the tables that took it.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,15 +25,15 @@ _COLUMNS = columns_of(REFUSALS)
 
 
 def last_refusal(table: DeltaTable | None) -> int:
-    """The newest commit of `refusals`; 0 where nothing was ever refused."""
+    """The number of the newest commit of `refusals`; 0 where nothing was ever refused."""
     return last_number(table, _APP)
 
 
 def recorded(snapshot: Snapshot) -> DeltaTable | None:
-    """`refusals`, which has what the snapshot's fold has read of it; None where nothing was ever refused.
+    """The table `refusals`, with all that the snapshot's fold has read; None where nothing was ever refused.
 
     Raises:
-        StoreError: it has less.
+        StoreError: the table has less.
     """
     table = snapshot.open(REFUSALS)
     check_read(snapshot, table)
@@ -41,10 +41,10 @@ def recorded(snapshot: Snapshot) -> DeltaTable | None:
 
 
 def check_read(snapshot: Snapshot, table: DeltaTable | None) -> None:
-    """Stop where `refusals` has less than the snapshot's fold has read of it.
+    """Stop where the table `refusals` has fewer commits than the snapshot's fold has read.
 
     Raises:
-        StoreError: with what is there.
+        StoreError: with both numbers.
     """
     read, there = snapshot.fold.refusals if snapshot.fold else 0, last_refusal(table)
     if there < read:
@@ -81,7 +81,7 @@ def refusals(table: DeltaTable | None, after: int = 0, upto: int | None = None) 
 
 
 def unread_refusals(snapshot: Snapshot) -> int:
-    """How many roots were refused of which the newest fold has not read yet."""
+    """The number of refused roots whose refusal the newest fold has not read yet."""
     read = snapshot.fold.refusals if snapshot.fold else 0
     return refusals(recorded(snapshot), read)["root_id"].n_unique()
 
@@ -89,14 +89,14 @@ def unread_refusals(snapshot: Snapshot) -> int:
 def record_refusals(
     snapshot: Snapshot, stream: str, target: str, fold: int, refused: pl.DataFrame, now: datetime
 ) -> bool:
-    """Record what a table refuses of what a fold acked, and all that was acked together with it.
+    """Record the roots of a fold that a table refuses, and all roots that were acked together with them.
 
     Args:
         target: where the stream is published.
-        refused: `root_id` and `reason`.
+        refused: columns `root_id` and `reason`.
 
     Returns:
-        False where more was recorded since the snapshot; then nothing is.
+        False where another refusal was recorded since the snapshot. Then this call records none.
     """
     table = snapshot.require(REFUSALS)
     check_read(snapshot, table)
@@ -115,7 +115,7 @@ def record_refusals(
 
 
 def _with_partners(refused: pl.DataFrame, acked: pl.LazyFrame) -> pl.DataFrame:
-    """Rows of refused roots, with their `reason`, and of those that were acked together with them."""
+    """Rows of refused roots, with their `reason`, and of roots that were acked together with them."""
     columns = ["root_id", *MESSAGE, "attempt", "batch", "joined", "emitted_at"]
     own = refused.select(*columns, reason="reason_told")
     groups = (
@@ -140,7 +140,7 @@ def refused_by(table: DeltaTable | None, stream: str) -> pl.DataFrame:
 def read_by_fold(ledger: DeltaTable, after: int, upto: int) -> dict[int, tuple[int, int]]:
     """Fold in (after, upto] -> the commits of `refusals` that it was the first to read, as (first, last].
 
-    There may be none of them: then both are the newest that was read before.
+    There may be no such commits. Then both numbers are the newest commit that was read before.
     """
     rows = query(
         "SELECT fold, logged FROM ledger WHERE live_in IS NULL AND root_id IS NULL "
@@ -159,7 +159,7 @@ def read_by_fold(ledger: DeltaTable, after: int, upto: int) -> dict[int, tuple[i
 def leaving(ledger: DeltaTable, table: DeltaTable | None, fold: int, read: tuple[int, int]) -> pl.DataFrame:
     """The roots that tables give up with the fold that was the first to read their refusal.
 
-    Those that a later attempt has replaced before have left already.
+    Roots that a later attempt has replaced before are not among them, since they have left already.
 
     Args:
         read: see `read_by_fold`.
@@ -184,11 +184,12 @@ def leaving(ledger: DeltaTable, table: DeltaTable | None, fold: int, read: tuple
 def refused_roots(table: DeltaTable | None, streams: Collection[str], fold: Fold | None) -> pl.DataFrame:
     """The acked roots (`root_id`) that the table of a stream must not hold as of a fold.
 
-    They are those that it has refused itself, and those whose refusal the fold, or one before it, has read.
+    These are the roots that the table has refused itself, and the roots whose refusal the fold, or one before
+    it, has read.
 
     Args:
-        streams: that feed the table, or fed it.
-        fold: the newest one that the table holds; None where it keeps what other tables refuse.
+        streams: names of the streams that feed the table, or fed it.
+        fold: the newest fold that the table holds; None where the table keeps roots that other tables refuse.
     """
     is_own = pl.col("stream").is_in(list(streams))
     is_read = pl.col("refusal") <= (fold.refusals if fold else 0)

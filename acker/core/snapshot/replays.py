@@ -1,4 +1,4 @@
-"""The messages of replays, rows of a table. They are recorded before the plan or the request that names them.
+"""The messages of replays, rows of a table. They are recorded before a plan or a request names them.
 
 A plan in the journal is a line of JSON, which everybody who reads the journal parses. Messages may be
 millions.
@@ -24,16 +24,16 @@ EMISSIONS = pl.Schema({name: _COLUMNS[name] for name in (*POSITION, "attempt", "
 
 
 def record_replay(store: Store, spout: str, messages: pl.DataFrame, request_id: str | None = None) -> Replay:
-    """Record messages that are to be emitted again, and return the input of the batch that is to do it.
+    """Record messages that are to be emitted again, and return the input of the batch that emits them.
 
-    Of a batch that is never planned the rows stay, and nothing names them.
+    Where the batch is never planned, the rows stay and no plan names them.
 
     Args:
         messages: columns as in `EMISSIONS`, one row or more.
-        request_id: of the replay by hand that has chosen them.
+        request_id: of the replay by hand that has chosen the messages.
 
     Raises:
-        StoreError: they could not be recorded.
+        StoreError: the messages could not be recorded.
     """
     plan = uuid.uuid4().hex
     found = _rows(plan, request_id, messages.with_columns(spout=pl.lit(spout)))
@@ -53,7 +53,7 @@ def record_requested(store: Store, plan: str, request_id: str, messages: pl.Data
         messages: columns as in `EMISSIONS`, and `spout`.
 
     Raises:
-        StoreError: they could not be recorded.
+        StoreError: the messages could not be recorded.
     """
     append_rows(store.require(REPLAYS), _arrow(_rows(plan, request_id, messages)), plan, 1)
 
@@ -78,7 +78,7 @@ def messages_of(store: Store, batch: Batch) -> pl.DataFrame:
     """The messages that a replay's batch emits again, as `EMISSIONS` has them.
 
     Raises:
-        StoreError: they are not those that were recorded.
+        StoreError: the messages in the table are not those that were recorded.
     """
     planned = batch.replay
     if planned.listed:
@@ -97,7 +97,7 @@ def messages_of(store: Store, batch: Batch) -> pl.DataFrame:
 
 
 def positions_of(messages: pl.DataFrame) -> pa.Table:
-    """Columns source_partition and source_offset of some messages, as a spout is asked for them."""
+    """The columns source_partition and source_offset of some messages, as spouts take them."""
     kinds = SCHEMAS[REPLAYS].arrow()
     found = messages.select(POSITION).to_arrow()
     return found.cast(pa.schema([kinds.field(name) for name in found.column_names]))

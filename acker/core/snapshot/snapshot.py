@@ -1,9 +1,9 @@
-"""What one step sees of a store: every table opened once, in the one order that misses nothing.
+"""A snapshot of a store for one step: every table opened once, in the one order that misses nothing.
 
 A batch appears in `batches`, then in its stream, then in `events`, and its fold in the ledger. A snapshot
 opens the tables against that order: the ledger, `events`, `batches`. So each batch that its fold has seen is
-logged in it, and each batch that is logged in it is planned in it. What comes after it is left to the next
-step: whoever appends on an old snapshot finds the number taken.
+logged in it, and each batch that is logged in it is planned in it. Commits after the snapshot are left to the
+next step: whoever appends on an old snapshot finds the number taken.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from acker.core.store.tables import files_of, last_number
 
 
 class Snapshot:
-    """A store at one moment, and what is appended through it. Streams are opened when first asked for."""
+    """A store at one moment. Streams are opened when they are first asked for."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -30,7 +30,7 @@ class Snapshot:
         """A table, always at the same version; None where it does not exist.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the table cannot be read.
         """
         if table not in self._tables:
             self._tables.setdefault(table, self.store.open(table))  # another thread may have opened it
@@ -40,13 +40,13 @@ class Snapshot:
         """A table, always at the same version.
 
         Raises:
-            StoreError: it does not exist.
+            StoreError: the table does not exist.
         """
         found = self.open(table)
         return self.store.require(table) if found is None else found
 
     def files(self) -> Iterator[str]:
-        """Paths of all files of the tables that it has been asked for."""
+        """Paths of all files of the tables that were opened."""
         return (file for table in self._tables.values() if table is not None for file in files_of(table))
 
     @cached_property

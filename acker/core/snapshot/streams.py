@@ -1,4 +1,4 @@
-"""Rows of the components' streams without Spark: where they lie, by batch, held back, untracked."""
+"""Rows of the components' streams, read without Spark: by file, by batch, held back, untracked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,14 +45,14 @@ _EVERYWHERE = ("_root_id", "_batch", "_kind", "_error")
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the rows of some batches of a stream lie.
+    """The places of the rows of some batches of a stream.
 
     Args:
-        columns: those of the stream's table that are not the user's.
+        columns: columns of the stream's table that are not the user's.
         files: paths of the files that can hold such rows.
-        batches: those whose rows are meant; None where the files hold no others.
+        batches: numbers of the batches; None where the files hold rows of no others.
         size: bytes of the files.
-        most: rows of the files, others' included; None where nobody knows.
+        most: number of rows of the files, those of other batches included; None where it is not known.
     """
 
     columns: pl.Schema
@@ -65,7 +65,8 @@ class Rows:
     def of(cls, snapshot: Snapshot, name: str, batches: Sequence[int]) -> "Rows":
         """Rows of some batches of a stream; of all streams of a component where `name` is its own.
 
-        None where the component never wrote, since all its batches failed their inputs without a write.
+        There are no rows where the component never wrote, since all its batches failed their inputs without a
+        write.
         """
         table = snapshot.open(stream(name)) if batches else None
         if table is None:
@@ -86,11 +87,11 @@ class Rows:
         return self.scan().filter(pl.sql_expr(is_tuple(name, self.columns)))
 
     def scan(self) -> pl.LazyFrame:
-        """The rows that are meant."""
+        """The rows of the batches."""
         return self.only(scan(self.files, self.columns))
 
     def only(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Of rows of the files those that are meant."""
+        """Those of some rows of the files that belong to the batches."""
         return rows if self.batches is None else rows.filter(pl.col("_batch").is_in(self.batches.implode()))
 
 
@@ -108,9 +109,9 @@ def all_tuples(name: str, table: DeltaTable, users: pl.Schema | None = None) -> 
 
 
 def _files_with(table: DeltaTable, batches: Sequence[int]) -> tuple[pl.DataFrame, bool]:
-    """What the log says of a stream's files that can hold rows of some batches; whether they hold no others.
+    """The log's entries for files that can hold rows of some batches; True where they hold no others.
 
-    A file that a write has made is of one batch. Of one that somebody has rewritten nobody knows.
+    A file that a write has made is of one batch. Of a file that was rewritten this is not known.
     """
     actions = arrow_table(table.get_add_actions(flatten=True))
     said = [name for name in (*_FILE, *_RANGE) if name in actions.column_names]
@@ -129,7 +130,11 @@ def _files_with(table: DeltaTable, batches: Sequence[int]) -> tuple[pl.DataFrame
 
 
 def _columns(name: str, table: DeltaTable) -> set[str]:
-    """The columns of a component's table, which it cannot be without."""
+    """The columns of a component's table.
+
+    Raises:
+        StoreError: a column that every stream has is missing.
+    """
     found = {field.name for field in table.schema().fields}
     missing = [column for column in _EVERYWHERE if column not in found]
     if missing:
@@ -143,7 +148,7 @@ def _columns(name: str, table: DeltaTable) -> set[str]:
 
 
 def rows_by_batch(snapshot: Snapshot, component: str) -> dict[int, int]:
-    """Rows of each batch in a stream, from Delta's own statistics.
+    """Batch -> the number of its rows in a stream, from Delta's own statistics.
 
     Where a file was compacted or has no statistics, the rows are counted.
     """
@@ -164,7 +169,7 @@ def rows_by_batch(snapshot: Snapshot, component: str) -> dict[int, int]:
 
 
 def by_each_root(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """The rows, those that have several roots once for each of them."""
+    """The rows, with a row of several roots once for each of its roots."""
     if "_root_ids" not in rows.collect_schema():
         return rows
     roots = pl.coalesce("_root_ids", pl.concat_list("_root_id"))
@@ -175,11 +180,12 @@ _NONE = pl.DataFrame(schema={"_root_id": pl.Int64(), "_root_ids": pl.List(pl.Int
 
 
 def held_back(snapshot: Snapshot, component: str, batch: int) -> pl.DataFrame:
-    """What a component held back in a batch, of messages that are in flight in the newest fold or came later.
+    """Tuples that a component held back in a batch, of messages in flight in the newest fold or later ones.
 
     Returns:
         `_root_id` and `_root_ids` as in the stream; `stream`, `file`, `row` and `batch`, where the tuple
-        lies; `since`, the component's batch that took it in first; `task`, the bolt's that holds it.
+        lies; `since`, the component's batch that took the tuple in first; `task`, the bolt's task that holds
+        it.
     """
     rows = Rows.of(snapshot, component, [batch] if batch else [])
     if "_held" not in rows.columns:
@@ -199,7 +205,7 @@ def held_back(snapshot: Snapshot, component: str, batch: int) -> pl.DataFrame:
 
 
 def untracked(snapshot: Snapshot, name: str, after: int, upto: int) -> dict[int, int]:
-    """Batch in (after, upto] of a stream -> how many untracked tuples it has, if any."""
+    """Batch in (after, upto] of a stream -> the number of its untracked tuples, where it has any."""
     tuples = Rows.of(snapshot, name, range(after + 1, upto + 1)).tuples(name)
     found = tuples.filter(pl.col("_root_id").is_null()).group_by("_batch").len()
     return dict(collect(found, snapshot.files).rows())

@@ -1,7 +1,8 @@
 """How far a store's streams were trimmed: two rows per trimming, both written before anything is deleted.
 
-The first says how far it will go, so whoever looks at a stream knows which of its rows may be gone, from the
-moment that they may be. The second adds what goes, once nothing can be planned any more that needs it.
+The first row says how far the trimming will go. So whoever reads a stream knows which of its rows may be
+gone, from the moment that they may be. The second row adds the numbers of tuples that go, once nothing can be
+planned any more that needs them.
 """
 
 from collections.abc import Mapping
@@ -24,8 +25,8 @@ class Trim:
     Args:
         upto: component -> its newest batch whose rows are gone. Of a spout, also the newest batch whose
             messages may be gone from any stream.
-        tuples: component whose tuples are added to published aggregates -> how many of those messages
-            it emitted for the attempts that were acked; None where the trimming is only announced.
+        tuples: component whose tuples are added to published aggregates -> the number of its tuples for acked
+            attempts of messages that are gone; None where the trimming is only announced.
     """
 
     number: int = 0
@@ -33,18 +34,18 @@ class Trim:
     tuples: Mapping[str, int] | None = field(default_factory=dict)
 
     def is_gone(self, spout: str = "spout", batch: str = "batch") -> str:
-        """A SQL condition on the columns that name a root's spout and the spout's batch."""
+        """A SQL condition for roots that are gone, on the columns of a root's spout and the spout's batch."""
         gone = [f"({spout} = '{name}' AND {batch} <= {upto})" for name, upto in self.upto.items()]
         return f"({' OR '.join(gone)})" if gone else "false"
 
 
 def newest_trim(store: Store) -> Trim:
-    """The newest trimming, which may be only announced; one of nothing before the first."""
+    """The newest trimming, which may be only announced; an empty one before the first."""
     return _newest(store, "true")
 
 
 def counted_trim(store: Store) -> Trim:
-    """The newest trimming of which it is known how many tuples go; one of nothing before the first."""
+    """The newest trimming whose tuples were counted; an empty one before the first."""
     return _newest(store, "tuples IS NOT NULL")
 
 
@@ -59,7 +60,7 @@ def _newest(store: Store, where: str) -> Trim:
 
 
 def append_trim(store: Store, trim: Trim, now: datetime) -> Trim:
-    """Record a trimming, and return the one that has its number now: ours, or a faster client's."""
+    """Record a trimming, and return the one that has its number now: this one, or a faster client's."""
     row = {
         "trim": trim.number,
         "upto": list(trim.upto.items()),

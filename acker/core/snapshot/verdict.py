@@ -1,8 +1,8 @@
 """The verdict on a store, judged as Jepsen's total-queue checker judges a history, without Spark.
 
-Every emitted message must be accounted for. What is missing is lost, what nobody acked is unexpected, what is
-there twice is duplicated, and what was acked after a failure is recovered. Each target says what it finds in
-its published table (`acker/targets`).
+Every emitted message must be accounted for. A message that is missing is lost, one that nobody acked is
+unexpected, one that is there twice is duplicated, and one that was acked after a failure is recovered. Each
+target reports the findings of its published table (`acker/targets`).
 """
 
 from collections.abc import Collection, Mapping
@@ -26,7 +26,7 @@ from acker.core.store.tables import query
 
 @dataclass(frozen=True)
 class Finding:
-    """A message, or a root that no message owns, with what is wrong with it."""
+    """A message, a root without a message, or a batch of a table, with the fault that was found."""
 
     message: str  # spout:partition:offset, or "root N"
     why: str
@@ -34,14 +34,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Compared:
-    """How what a stream publishes was compared with the acked messages.
+    """How the published rows of a stream were compared with the acked messages.
 
     Args:
         to: where it is published.
-        compared: messages whose rows were compared by what they say, trimmed ones all together.
-        by_count: those whose rows were counted.
-        not_compared: those whose rows were not looked at.
-        why: why not all was compared by what it says; empty where it was.
+        compared: number of messages whose rows were compared by content, trimmed messages all together.
+        by_count: number of messages whose rows were counted.
+        not_compared: number of messages whose rows were not looked at.
+        why: the reasons why not all rows were compared by content; empty where all were.
     """
 
     to: str
@@ -53,16 +53,16 @@ class Compared:
 
 @dataclass(frozen=True)
 class Overdue:
-    """What should have been published of a stream long ago.
+    """Rows of a stream that should have been published long ago.
 
     Args:
         to: where it is published.
-        messages: acked ones whose rows are to enter the target or to leave it.
+        messages: number of acked messages whose rows are to enter the target or to leave it.
         untracked: whether tuples of no message are to enter it.
-        fold: the first that acked some of them.
-        since: when that was.
-        tries: how often it was tried to publish that fold, and raised.
-        reason: what the newest of these raised; None where none has.
+        fold: the first fold that acked some of these messages.
+        since: the time of that fold.
+        tries: number of tries to publish that fold, all of which raised.
+        reason: the reason of the newest such try; None where there is none.
     """
 
     to: str
@@ -116,12 +116,12 @@ class Audit:
 
     @property
     def vouches(self) -> bool:
-        """Whether it passed, and all that is published was compared by what it says."""
+        """Whether the audit passed, and all published rows were compared by content."""
         return self.passed and not any(each.why for each in self.streams.values())
 
     @property
     def verdict(self) -> str:
-        """Pass or fail."""
+        """The verdict as a word: pass or fail."""
         return "pass" if self.passed else "fail"
 
 
@@ -131,8 +131,8 @@ def audit(
     """Audit a store whose tables are whole.
 
     Args:
-        published: what is wrong with the published tables, by `lost`, `unexpected` and `duplicated`.
-        position: the newest fold that all of them hold.
+        published: findings in the published tables, by `lost`, `unexpected` and `duplicated`.
+        position: the newest fold that all published tables hold.
 
     Raises:
         StoreError: the store has no ledger yet, or cannot be read.
@@ -163,7 +163,7 @@ def audit(
 
 
 def missing_from(snapshot: Snapshot, name: str) -> list[Finding]:
-    """Rows that the table of a stream had when they were logged, and has no more."""
+    """Batches that have other numbers of rows in a stream's table than when they were logged."""
     where = snapshot.require(stream(name)).table_uri
     return [
         Finding(f"{where} batch {batch}", f"{there} rows instead of the {logged} that were logged")
@@ -191,7 +191,7 @@ def _given_up(newest: pl.LazyFrame) -> dict[str, list[Finding]]:
 
 
 def _unfolded(snapshot: Snapshot, spouts: Collection[str], folded: dict[str, int]) -> int:
-    """Messages emitted for the first time that no fold has seen."""
+    """The number of messages that were emitted for the first time and that no fold has seen."""
     events = snapshot.open(EVENTS)
     if events is None or not spouts:
         return 0

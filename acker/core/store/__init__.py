@@ -1,1 +1,1 @@
-"""How the store's tables lie, are opened and are committed to."""
+"""The store's tables: their places and columns, how they are opened, and commits to them."""

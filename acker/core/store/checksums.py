@@ -1,7 +1,7 @@
 """Checksums over rows that are committed together; each is kept in a row beside them.
 
 Delta keeps its transaction numbers when a table's rows are restored, edited or lost. A number says that
-something was committed once. The checksum says whether all of it is still there, as it was.
+something was committed once. The checksum says whether all rows are still there, as they were.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def checksum_of_events() -> pl.Expr:
 
 
 def share_of_checksum() -> pl.Expr:
-    """What each event adds to the checksum of some, which is the XOR of it."""
+    """The share of each event in a checksum of events, which is the XOR of the shares."""
     return _shares(_OF_EVENTS, kind=Kind)
 
 
@@ -44,7 +44,7 @@ def checksum_of_replay() -> pl.Expr:
 
 
 def checksum_of_batch(events: pl.DataFrame) -> int:
-    """As `checksum_of_events`, of events with the columns alone that one of them has a value in."""
+    """As `checksum_of_events`, of events without the columns in which none of them has a value."""
     columns = columns_of(EVENTS)
     missing = {name: pl.lit(None, kind) for name, kind in columns.items() if name not in events.columns}
     return int(collect(events.lazy().with_columns(**missing).select(checksum_of_events())).item())
@@ -54,7 +54,7 @@ def batch_row(checksum: int, component: str, batch: int, tuples: int, now: datet
     """The row of a batch itself among its events, with all columns.
 
     Args:
-        checksum: of all its events.
+        checksum: of all events of the batch.
         tuples: how many rows the batch has in its stream.
     """
     own = {"kind": Kind.BATCH.value, "ack_val": checksum, "emitted": tuples, "consumed": 0}
@@ -63,7 +63,7 @@ def batch_row(checksum: int, component: str, batch: int, tuples: int, now: datet
 
 
 def _xor(shares: pl.Expr) -> pl.Expr:
-    """A row that is there twice breaks it as one that is gone."""
+    """The XOR of shares, an aggregate. A row that is there twice breaks it as one that is gone."""
     return shares.bitwise_xor().fill_null(0)
 
 

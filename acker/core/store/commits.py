@@ -1,6 +1,7 @@
-"""Parquet files below a table's folder, and the commits that make them part of it.
+"""Parquet files below a table's folder, and the commits that make them part of the table.
 
-Until then no version of the table names them. What a write that was killed leaves is taken away by `vacuum`.
+Before its commit no version of the table names a file. Files that a killed write leaves are removed by
+`vacuum`.
 """
 
 import json
@@ -59,12 +60,12 @@ class File:
     def added(
         self, bounds: Bounds, partition: Mapping[str, str | None] | None = None, is_new: bool = True
     ) -> AddAction:
-        """What a commit says of it.
+        """The action in a commit that adds this file.
 
         Args:
-            bounds: of columns without nulls.
-            partition: its values.
-            is_new: whether its rows are new to the table.
+            bounds: least and greatest values of columns without nulls.
+            partition: the file's values of the partition columns.
+            is_new: whether the file's rows are new to the table.
         """
         stats = {
             "numRecords": self.rows,
@@ -77,23 +78,23 @@ class File:
 
 
 def batch_folder(batch: int) -> str:
-    """A folder below a stream's for the files of one write of a batch; another one each time."""
+    """The name of a new folder below a stream's, for the files of one write of a batch."""
     return f"b{batch}-{uuid4().hex[:8]}"
 
 
 def commit_batch(path: str, files: Sequence[File], schema: Schema, component: str, batch: int) -> None:
     """Make files a part of a stream's table, in one commit that happens once per batch.
 
-    The table is made where it is missing. Columns that it lacks are added in a commit before, and those that
-    have a wider type now get it in one.
+    The table is made where it is missing. Columns that the table lacks are added in a commit before. Columns
+    that have a wider type now get it in a commit before, too.
 
     Args:
         path: of the table.
-        files: all that the batch has.
+        files: all files of the batch.
         schema: of the table, with all columns that the files have.
 
     Raises:
-        StoreError: they could not be committed.
+        StoreError: the files could not be committed.
     """
     actions = [file.added({"_batch": (batch, batch)}) for file in files if file.rows]
     note = {ROWS: str(sum(file.rows for file in files))}
@@ -119,8 +120,8 @@ def commit_batch(path: str, files: Sequence[File], schema: Schema, component: st
 def make_table(path: str, rows: pa.Table, once: CommitProperties) -> None:
     """Make a table of the store with its first rows, in one commit, for `commit_once`.
 
-    It is refused where somebody else has made the table since one looked for it. `write_deltalake` would look
-    once more, and add the rows to that.
+    The commit is refused where somebody else has made the table since the caller looked for it.
+    `write_deltalake` would look once more, and append the rows to that table.
     """
     files_at(path, make=True)
     actions = [write_file(path, rows).added({})]
@@ -134,13 +135,13 @@ def make_table(path: str, rows: pa.Table, once: CommitProperties) -> None:
 
 
 def commit_rows(table: DeltaTable, rows: pa.Table, component: str, batch: int) -> None:
-    """Append the rows of a batch to a stream's table as `commit_batch` does, in a file that it writes.
+    """Write the rows of a batch into a file, and append the file to a stream's table as `commit_batch` does.
 
     Args:
         rows: columns of the table, in its types.
 
     Raises:
-        StoreError: they could not be written or committed.
+        StoreError: the rows could not be written or committed.
     """
     path = path_of(table)
     commit_batch(path, [write_file(path, rows)], table.schema(), component, batch)
@@ -153,14 +154,14 @@ def append_files(
     number: int,
     written: Sequence[tuple[File, Bounds]] = (),
 ) -> None:
-    """Append rows as `append_rows` of `delta` does, in files that are written side by side.
+    """Append rows as `append_rows` of `tables` does, in files that are written side by side.
 
     Args:
-        parts: the rows of each file, with columns of the table in its types, and what the log tells of them.
+        parts: the rows of each file, with columns of the table in its types, and their bounds for the log.
         written: files of further rows that were written before.
 
     Raises:
-        StoreError: they could not be written or committed.
+        StoreError: the rows could not be written or committed.
     """
 
     def commit(found: DeltaTable | None, once: CommitProperties) -> None:
@@ -174,7 +175,7 @@ def append_files(
 
 
 def rows_of_newest_write(table: DeltaTable, among: int) -> int:
-    """Rows that the newest write brought among so many commits of a stream; 0 where there is none."""
+    """Number of rows of the newest write among so many last commits of a stream; 0 where there is none."""
     return next((int(each[ROWS]) for each in table.history(among) if ROWS in each), 0)
 
 
@@ -191,7 +192,7 @@ def write_file(path: str, rows: pa.Table, prefix: str = "") -> File:
         prefix: how the file's name begins.
 
     Raises:
-        StoreError: they could not be written.
+        StoreError: the rows could not be written.
     """
     system, name = PyFileSystem(DeltaStorageHandler(path)), f"{prefix}{uuid4().hex}.parquet"
     try:
@@ -263,7 +264,7 @@ def files_below(path: str, folder: str) -> list[File]:
 def _widen(table: DeltaTable, wider: Mapping[str, Field]) -> None:
     """Give columns of a table a wider type. Its files stay as they are: whoever reads them casts the values.
 
-    Delta's own feature for this is one that `deltalake` does not write.
+    Delta has a feature of its own for this, which `deltalake` does not write.
     """
     fields = [wider.get(field.name, field) for field in table.schema().fields]
     rows = pa.schema(Schema(fields).to_arrow()).empty_table()
@@ -272,7 +273,7 @@ def _widen(table: DeltaTable, wider: Mapping[str, Field]) -> None:
 
 
 def _is_wider(field: Field, there: Schema) -> bool:
-    """Whether a table has a column in a type of which each value is one of the wider type as well."""
+    """Whether a field has a wider type than the table's column of its name, so that each value fits."""
     narrow = next((each.type for each in there.fields if each.name == field.name), None)
     if not isinstance(narrow, PrimitiveType) or not isinstance(field.type, PrimitiveType):
         return False
@@ -280,6 +281,6 @@ def _is_wider(field: Field, there: Schema) -> bool:
 
 
 def _new(wanted: Schema, there: Schema) -> list[Field]:
-    """The columns that are missing, and those of which parts are."""
+    """The wanted columns that a table lacks or has in another type, such as a struct with fewer fields."""
     known = {field.name: field for field in there.fields}
     return [field for field in wanted.fields if known.get(field.name) != field]

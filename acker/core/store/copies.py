@@ -1,4 +1,4 @@
-"""Copies of Delta tables: one version of each, byte for byte, with its log and so with all that it knows."""
+"""Copies of Delta tables: one version of each, byte for byte, with its log and all that the log records."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -25,10 +25,10 @@ _AT_ONCE = 16  # files; on object storage each waits for replies
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy of a table holds.
+    """The version and the size of a copied table.
 
     Args:
-        bytes: of its data, without the log.
+        bytes: of the table's data, without the log.
     """
 
     version: int
@@ -37,14 +37,14 @@ class Copied:
 
 
 def files_at(path: str, make: bool = False) -> FileSystem:
-    """The files below a folder, by their names from there, on a disk or on object storage.
+    """A file system of the files below a folder, by their names from there, on a disk or object storage.
 
     Args:
         make: whether to make the folder on a disk.
 
     Raises:
-        OSError: it is not there, or cannot be made.
-        StoreError: it cannot be the place of tables.
+        OSError: the folder is not there, or cannot be made.
+        StoreError: the folder cannot be the place of tables.
     """
     check_usable(path)
     if make and not is_far(path):
@@ -67,25 +67,25 @@ def delete_folder(path: str) -> None:
 def copy_log(table: DeltaTable, to: str) -> None:
     """Copy the log of a table up to the version at which it was opened.
 
-    It goes first, since a table forgets its log sooner than its files.
+    The log is copied first, since a table forgets its log sooner than its files.
 
     Raises:
-        StoreError: it cannot be copied.
+        StoreError: the log cannot be copied.
     """
     _copy(table, to, _log_of(table))
 
 
 def copy_data(table: DeltaTable, to: str, hold: Callable[[], None]) -> Copied:
-    """Copy the files of a table at the version at which it was opened, and look whether all is there.
+    """Copy the files of a table at the version at which it was opened, and check that all are there.
 
     Files that an interrupted copy has left are not copied again.
 
     Args:
-        to: path or URI, which has the log already.
+        to: path or URI of the copy, which has the log already.
         hold: called before each file.
 
     Raises:
-        StoreError: it cannot be copied, or is not whole afterwards.
+        StoreError: the files cannot be copied, or the copy is not whole afterwards.
     """
     files = _data_of(table)
     _copy(table, to, files, hold)
@@ -136,7 +136,7 @@ def _data_of(table: DeltaTable) -> list[str]:
     """The files of the table's version, by their names from its folder.
 
     Raises:
-        StoreError: some are another table's.
+        StoreError: some files are another table's.
     """
     root = f"{path_of(table)}/"
     files = files_of(table)

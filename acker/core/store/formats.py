@@ -1,8 +1,8 @@
 """The format of a store: the columns and properties of its own tables, and how an older store gets them.
 
-Each table carries its format as a property. A version of the code reads and writes one format. What a format
-adds to a table are columns, which come last and are null in older rows; so all that a migration does to a
-table can be done again, and one that was killed is gone on with.
+Each table carries its format as a property. A version of the code reads and writes one format. A new format
+adds only columns to a table, which come last and are null in older rows. So a migration can be done again,
+and one that was killed can be continued.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from acker.core.store.tables import RECOVERY_HINT, REFUSED, open_table, said, un
 
 @dataclass(frozen=True)
 class Migration:
-    """What a table lacks of this version's format.
+    """The change of a table to this version's format.
 
     Args:
         path: of the table.
-        table: its name.
-        found: the format that it has; 0 of what was written before formats had numbers.
-        columns: the columns that it lacks.
+        table: name of the table.
+        found: the format that the table has; 0 of a table that was written before formats had numbers.
+        columns: the columns that the table lacks.
     """
 
     path: str
@@ -41,7 +41,7 @@ def check_format(table: DeltaTable, path: str, topology: str) -> None:
     """Stop where one of a store's own tables has another format than this version of the code.
 
     Raises:
-        StoreError: with what to do.
+        StoreError: with the remedy.
     """
     found = _format_of(table)
     if found < FORMAT:
@@ -59,7 +59,7 @@ def check_format(table: DeltaTable, path: str, topology: str) -> None:
 
 
 def pending_migrations(folder: str, topology: str) -> Iterator[Migration]:
-    """What the tables of a store lack, in the order in which they get it.
+    """The migrations that the tables of a store need, in their order.
 
     Args:
         folder: path or URI of the topology's store.
@@ -87,7 +87,7 @@ def pending_migrations(folder: str, topology: str) -> Iterator[Migration]:
 
 
 def migrate(folder: str, topology: str) -> list[Migration]:
-    """Give the tables of a store what they lack, and return what that was. Once, however often it is called.
+    """Migrate the tables of a store to this version's format, once, and return the migrations that were done.
 
     Args:
         folder: path or URI of the topology's store.

@@ -1,9 +1,9 @@
-"""Who a store is to those that it publishes to: an id, and of a copy also who it was before.
+"""The identity of a store for its targets: an id, and of a copy also the ids of its originals.
 
-A target keeps a publisher's position under the id. The Delta id of the ledger is that of the first store. A
-copy has the same, so it is given an id of its own. What its original published counts as published by the
-copy as far as the copy's ledger knows of it. A stream that is published again gets an id of its own as well,
-since its target remembers the folds that it has lost.
+A target keeps a publisher's position under the id. The id of a first store is the Delta id of its ledger. A
+copy has the same Delta id, so it is given an id of its own. Folds that its original published count as
+published by the copy, as far as the copy's ledger has them. A stream that is published again gets an id of
+its own as well, since its target remembers the folds that the target has lost.
 """
 
 import json
@@ -25,11 +25,12 @@ class Identity:
     """The ids of a store, or of one of its streams that is published again.
 
     Args:
-        own: under which it publishes.
-        former: ids of the stores that it is a copy of -> the newest fold that each had when it was copied.
+        own: the id under which the store publishes.
+        former: ids of the stores of which this one is a copy -> the newest fold that each had when it was
+            copied.
         earlier: ids under which the store itself published the stream before, and never will again.
         base: the newest fold that is not published again.
-        tuples: how many were published up to that one, where the target counts them.
+        tuples: number of tuples that were published up to that fold, where the target counts them.
     """
 
     own: str
@@ -39,11 +40,11 @@ class Identity:
     tuples: int = 0
 
     def copied_at(self, fold: int) -> "Identity":
-        """Who a copy is that is made with a newest fold."""
+        """The identity of a copy of this store, made at a newest fold."""
         return replace(self, own=str(uuid4()), former={**self.former, self.own: fold})
 
     def again_after(self, fold: int, tuples: int) -> "Identity":
-        """Who publishes all folds after one again."""
+        """The identity that publishes all folds after one again."""
         former = {store: min(newest, fold) for store, newest in self.former.items()}
         return Identity(str(uuid4()), former, (*self.earlier, self.own), fold, tuples)
 
@@ -65,11 +66,11 @@ def ids_of(ledger: DeltaTable) -> Iterator[str]:
 
 
 def become_another(ledger: DeltaTable, copied: Identity, fold: int) -> None:
-    """Give a copied store an id of its own. Once: of one that has another id than `copied` nothing changes.
+    """Give a copied store an id of its own, once. A store with other ids than `copied` stays as it is.
 
     Args:
-        copied: the ids that it was copied with.
-        fold: its newest fold.
+        copied: the ids that the store was copied with.
+        fold: the store's newest fold.
 
     Raises:
         StoreError: the ledger cannot be written.

@@ -1,11 +1,11 @@
 """Ids of roots and of tuples: 64 well-mixed bits each.
 
-The lowest bits of a root's id are those of its message, the same for all attempts. So all that is known of a
-message can be found in one part of the rows, by root ids alone.
+The lowest bits of a root's id are those of its message, the same for all attempts. So all rows of a message
+can be found in one part of the rows, by root ids alone.
 
 A tuple's id is never stored. A file of a Delta table has a name of its own and never changes, so a row's
-number in its file tells it from all others, and its id on an edge is a hash of the three. A row read by two
-bolts is two edges, as in Storm.
+number in its file tells the row from all others. A tuple's id on an edge is a hash of edge, file and row
+number. A row read by two bolts is two edges, as in Storm.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def bucket(root_id: pl.Expr) -> pl.Expr:
 
 @dataclass(frozen=True)
 class Task:
-    """One of the tasks that share the acker's work, by buckets: all of a message is in one task's share.
+    """One of the tasks that share the acker's work by buckets: all rows of a message are in one task's share.
 
     Args:
         number: from 0.
@@ -58,11 +58,11 @@ class Task:
 
     @property
     def prefix(self) -> str:
-        """How the name of a file begins that has rows of this share alone."""
+        """The beginning of the name of a file that has rows of this share alone."""
         return "" if self.of == 1 else f"task-{self.number}-of-{self.of}-"
 
     def may_share(self, file: str) -> bool:
-        """Whether a file of that name can have rows of this share."""
+        """Whether a file of the given name can have rows of this share."""
         found = _OF_TASK.match(file)
         if found is None:
             return True
@@ -72,7 +72,7 @@ class Task:
 
 
 def tasks(number: int) -> list[Task]:
-    """So many tasks, of which each has a bucket at least."""
+    """So many tasks, at least one, and at most one for each bucket."""
     of = min(max(1, number), BUCKETS)
     return [Task(each, of) for each in range(of)]
 
@@ -83,9 +83,10 @@ def hash64(text: str) -> int:
 
 
 def root_ids(topology: str, spout: str, batch: int, emissions: pl.DataFrame) -> pl.Series:
-    """The ids of a few messages' attempts: what Spark makes of many (`acker/spark/columns.py`), row by row.
+    """The root ids of a few messages' attempts, made row by row, as Spark makes those of many.
 
-    The batch is part of an id, so that two emissions of one attempt are two roots and cannot cancel.
+    Spark does so in `acker/spark/columns.py`. The batch is part of an id, so that two emissions of one
+    attempt are two roots and cannot cancel.
 
     Args:
         emissions: columns source_partition, source_offset and attempt, none of them null.
@@ -100,12 +101,12 @@ def root_ids(topology: str, spout: str, batch: int, emissions: pl.DataFrame) -> 
 
 
 def _hashed(value: int, size: int, seed: int) -> int:
-    """Spark's `xxhash64` of an integer of so many bytes, after what gave the seed."""
+    """Spark's `xxhash64` of an integer of so many bytes. The seed may be the hash of the values before."""
     return xxh64_intdigest(value.to_bytes(size, "little", signed=True), seed)
 
 
 def tuple_ids(emitter: str, consumers: Sequence[str], file: str, row: pl.Expr) -> pl.Expr:
-    """XOR of the ids that a row of the emitter's stream has, one per consumer; 0 where nobody reads it.
+    """XOR of the ids of a row in the emitter's stream, one id per consumer; 0 where there is no consumer.
 
     Args:
         file: the name of the row's file, without its folder.
@@ -119,7 +120,7 @@ def held_ids(held: pl.DataFrame, consumer: str) -> pl.DataFrame:
     """Add to tuples that a consumer holds back the `id` of each on its edge to the consumer.
 
     Args:
-        held: columns `stream` (by which it came), `file` and `row`, where it lies.
+        held: columns `stream`, by which a tuple came, and `file` and `row`, where the tuple lies.
     """
     files = held.select("stream", "file").unique()
     seeds = [_seed(component_of(stream), edge(stream, consumer), file) for stream, file in files.rows()]

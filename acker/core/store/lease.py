@@ -1,4 +1,4 @@
-"""Who works on the store of a topology: one deployment at a time.
+"""Leases: the right to work on the store of a topology, which one deployment has at a time.
 
 The store's own tables take each commit once, whoever makes it. A target that Spark writes in object storage
 has no such guard against a second driver, and two schedules of one topology are a mistake anyway.
@@ -33,12 +33,14 @@ _HOLDER, _UNTIL, _LASTS, _CLOSED = "acker.deployment", "acker.until", "acker.las
 
 @dataclass(frozen=True)
 class Holding:
-    """Who has a lease.
+    """The holder of a lease, and the terms of the lease.
 
     Args:
-        until: when it runs out by the calendar of whoever wrote it, which others do not go by.
-        lasts: for how long nobody else takes it who sees it unchanged; zero: anybody may at once.
-        closed: why nobody but the holder gets it, however long it takes, and what to do; "" where it is open.
+        until: when the lease runs out by the calendar of whoever wrote it. Others do not go by that calendar.
+        lasts: for how long others must see the lease unchanged before they take it; zero: anybody may take it
+            at once.
+        closed: the reason why nobody but the holder gets the lease, however long others wait, with the
+            remedy; "" where the lease is open.
         number: of the commit.
     """
 
@@ -50,23 +52,23 @@ class Holding:
 
     @property
     def mark(self) -> str:
-        """What no other commit of the lease has."""
+        """A text that differs for each commit of the lease."""
         return f"{self.number} {self.holder} {self.until.isoformat()}"
 
 
 class Lease:
     """The right of a deployment to work on a store, which each of its processes takes and renews.
 
-    It is a table without rows: the note of its newest commit says who has it and for how long. Nobody
-    compares the calendars of two machines. Whoever wants a lease that another has must have seen it unchanged
-    for as long as it lasts, by the clock of his own that nobody sets.
+    A lease is a table without rows: the note of its newest commit says who has the lease and for how long.
+    Nobody compares the calendars of two machines. Whoever wants a lease that another has must have seen it
+    unchanged for as long as it lasts, by a clock of its own machine that nobody sets.
 
     Args:
         store: of the topology.
-        deployment: its name, or that of a command that works on the store as a whole.
+        deployment: name of the deployment, or of a command that works on the store as a whole.
         clock: gives the time, with a time zone.
-        table: a store has more than one lease, for other rights.
-        sightings: what this machine has seen of leases.
+        table: name of the lease's table. A store has further leases for other rights.
+        sightings: the marks of leases that this machine has seen.
     """
 
     def __init__(
@@ -83,15 +85,15 @@ class Lease:
         self._seen: Moment | None = None  # when it was this deployment's, so that no look is needed yet
 
     def read(self) -> Holding:
-        """Who has it now.
+        """The lease as it is now.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the lease cannot be read.
         """
         return _read(open_table(self._path))
 
     def left(self, found: Holding) -> timedelta:
-        """For how long this deployment must go on to see a lease as it is, before it may take it."""
+        """The time for which this deployment must still see a lease unchanged, before it may take it."""
         if found.holder == self._deployment or found.lasts <= _NONE:
             return _NONE
         now = self._now()
@@ -102,10 +104,10 @@ class Lease:
         return max(found.lasts - timedelta(seconds=now.steady - first.steady), _NONE)
 
     def hold(self) -> None:
-        """Take it, or renew it where it was not renewed lately.
+        """Take the lease, or renew it where it was not renewed lately.
 
         Raises:
-            StoreError: another deployment has it, or it cannot be read or written.
+            StoreError: another deployment has the lease, or the lease cannot be read or written.
         """
         lately = RENEWED_AFTER.total_seconds()
         while self._seen is None or not self._seen.is_within(lately, self._now()):
@@ -124,22 +126,22 @@ class Lease:
             # Else another process was faster, of this deployment or of another.
 
     def close(self, why: str) -> None:
-        """Take it from whoever has it, and keep it from all others until it is released.
+        """Take the lease from whoever has it, and keep it from all others until it is released.
 
         Args:
-            why: a sentence, and one that says what to do.
+            why: a sentence with the reason, and one with the remedy.
 
         Raises:
-            StoreError: it cannot be read or written.
+            StoreError: the lease cannot be read or written.
         """
         while not self._commit(open_table(self._path), _NONE, why):
             pass
 
     def release(self) -> None:
-        """Leave it to whoever asks next.
+        """Leave the lease to whoever asks next.
 
         Raises:
-            StoreError: it cannot be read or written.
+            StoreError: the lease cannot be read or written.
         """
         self._seen = None
         while not self._commit(open_table(self._path), _NONE):
@@ -178,7 +180,7 @@ class Lease:
 
 
 def minutes(time: timedelta) -> str:
-    """A time in whole minutes, the last one begun."""
+    """A time in whole minutes, rounded up, as text."""
     number = math.ceil(time / timedelta(minutes=1))
     return f"{number} minute{'' if number == 1 else 's'}"
 

@@ -1,4 +1,4 @@
-"""Delta tables as Polars frames: the files that can hold what is asked for, and nothing else is read.
+"""Delta tables as Polars frames. Only the files that can hold the rows asked for are read.
 
 Polars groups ten million ids in a tenth of the time that Spark takes (`docs/reference/performance.md`).
 """
@@ -68,7 +68,8 @@ def collect(frame: pl.LazyFrame, files: Callable[[], Iterable[str]] = tuple) -> 
     """The rows of a frame over the store's files.
 
     Args:
-        files: paths, among them those that the frame reads, for what is said of one that cannot be read.
+        files: gives paths, among them those that the frame reads, so that an error can name the whole path of
+            a file.
 
     Raises:
         StoreError: a file could not be read.

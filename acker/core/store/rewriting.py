@@ -1,7 +1,7 @@
-"""Reasons of rows that stand for good: their files are written anew with another text in their place.
+"""Replacement of reasons in committed rows: their files are written anew with another text.
 
-No other column changes, nor the order of the rows. No seal is of a reason (`checksums`), so all seals stay
-right. One commit takes the old files away and brings the new ones, whatever is appended meanwhile.
+No other column changes, nor the order of the rows. No checksum is made of a reason (`checksums`), so all
+checksums stay right. One commit removes the old files and adds the new ones, whatever is appended meanwhile.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,17 +31,18 @@ _REASON = "reason"
 
 
 def replace_reasons(store: Store, name: str, chosen: pl.Expr, text: str, note: Mapping[str, str]) -> int:
-    """Put a text in the place of the reasons of some rows, in one commit. Files without such rows stay.
+    """Replace the reasons of some rows by a text, in one commit. Files without such rows stay.
 
-    Done again it finds none. Where another commit has taken a file away meanwhile it begins anew.
+    A second call finds no rows, if `chosen` excludes rows with the text. Where another commit has removed a
+    file meanwhile, the work begins anew.
 
     Args:
         name: `events`, `ledger`, `holds` or `refusals`.
-        chosen: which rows of those that have a reason; of the ledger of its settled rows alone.
-        note: what the table's history is to say of the commit.
+        chosen: the condition on the rows. Only rows with a reason count, of the ledger only settled rows.
+        note: entries for the commit in the table's history.
 
     Returns:
-        How many rows it has changed.
+        The number of changed rows.
 
     Raises:
         StoreError: a file cannot be read or written, or other commits were in the way each time.
@@ -67,10 +68,10 @@ def _committed(
     actions: list[AddAction | RemoveAction],
     note: Mapping[str, str],
 ) -> bool:
-    """Commit new files in the place of old ones; False where the table does not have the old ones any more.
+    """Commit new files in the place of old ones; False where the table has lost some of the old ones.
 
-    `deltalake` would pass over a commit that has taken the same files away, and the rows were there twice. So
-    it may commit to the very next version alone, and what came before that is looked at here.
+    `deltalake` would pass over a commit that has removed the same files, and the rows would be there twice.
+    So it may commit to the very next version alone. Commits that came before are looked at here.
     """
     old = {action.path for action in actions if isinstance(action, RemoveAction)}
     once = CommitProperties(custom_metadata=dict(note), max_commit_retries=0)
@@ -93,7 +94,7 @@ def _committed(
 
 
 def _files_with(table: DeltaTable, name: str, chosen: pl.Expr) -> list[tuple[dict[str, Any], pl.Series]]:
-    """What the log says of each file that has chosen rows, and which of its rows are."""
+    """The log's entry of each file that has chosen rows, and a mask of these rows."""
     said_of = pl.DataFrame(_narrowed(arrow_table(table.get_add_actions(flatten=True))))
     for column in SCHEMAS[name].partition_by:
         said_of = said_of.filter(pl.col(f"partition.{column}").is_null())
@@ -109,7 +110,7 @@ def _files_with(table: DeltaTable, name: str, chosen: pl.Expr) -> list[tuple[dic
 
 
 def _narrowed(actions: pa.Table) -> pa.Table:
-    """Of what the log says of files what is needed here, whose types need no pandas."""
+    """The columns of the log's entries that are needed here, whose types need no pandas."""
     kept = ("path", "size_bytes", "num_records")
     prefixes = ("min.", "max.", "partition.")
     return actions.select(
@@ -129,7 +130,7 @@ def _rewritten(
 
 
 def _bounds(file: Mapping[str, Any], name: str) -> Bounds:
-    """What the log told of the file's rows, which are the same in the new one."""
+    """The bounds of a file's columns from the log. They are the same in the file that replaces it."""
     names = SCHEMAS[name].stats_columns.split(",")
     known = {each: (file.get(f"min.{each}"), file.get(f"max.{each}")) for each in names}
     return {each: both for each, both in known.items() if None not in both}
@@ -142,7 +143,7 @@ def _written(path: str, old: str, mask: pl.Series, text: str) -> File:
         mask: the rows whose reason is replaced.
 
     Raises:
-        StoreError: it could not be read or written.
+        StoreError: a file could not be read or written, or the old file was replaced meanwhile.
     """
     system, name, done = PyFileSystem(DeltaStorageHandler(path)), f"{uuid4().hex}.parquet", 0
     try:

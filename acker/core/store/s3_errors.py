@@ -1,4 +1,4 @@
-"""Why S3 does not do as it should, told to who set it up: what is wrong, and which variables to set."""
+"""Errors of S3, told to whoever set it up: the fault, and the variables to set."""
 
 import re
 from urllib.parse import urlsplit
@@ -33,11 +33,11 @@ _REQUEST = re.compile(r"Error performing [A-Z]+ (\w+://[^/\s]+)")
 
 
 def out_of_reach(path: str, told: str) -> str | None:
-    """What keeps a table on S3 from being reached, and what to do; None where it is something else.
+    """The fault that keeps a table on S3 out of reach, with the remedy; None where it is another fault.
 
     Args:
         path: of the table.
-        told: what a library says of it.
+        told: the message of a library's error.
     """
     parts = urlsplit(path)
     if parts.scheme not in ("s3", "s3a"):

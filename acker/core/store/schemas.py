@@ -48,7 +48,7 @@ _COLUMN = re.compile(rf"`?(\w+)`? ({'|'.join(_ARROW_TYPES)})(?:,|$)")
 
 @dataclass(frozen=True)
 class TableSchema:
-    """One table: its columns as DDL, and what Delta is told about it."""
+    """The schema of one table: its columns as DDL, and the settings that Delta gets for it."""
 
     columns: str
     stats_columns: str  # that file skipping rests on
@@ -66,7 +66,7 @@ class TableSchema:
 
 
 def properties_at(path: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Table properties as they are where a table lies, on a disk or on an object store."""
+    """Table properties for the place where a table lies, on a disk or on an object store."""
     return {**properties, **(_FAR_PROPERTIES if is_far(path) else {})}
 
 
@@ -157,11 +157,11 @@ SCHEMAS = {
 
 
 def stream(name: str) -> str:
-    """The table that holds a stream.
+    """The name of the table that holds a stream.
 
     Args:
-        name: a component's, or `component.stream` for a further stream of it. All streams of a component
-            lie in one table, since what a batch emitted must become visible in one commit.
+        name: that of a component, or `component.stream` for a further stream of it. All streams of a
+            component lie in one table, since all tuples of a batch must become visible in one commit.
     """
     return f"streams/{component_of(name)}"
 
@@ -172,13 +172,13 @@ def component_of(name: str) -> str:
 
 
 def edge(name: str, consumer: str) -> str:
-    """What `batches.edges` calls a consumer of a stream: its name, after `stream>` for a further stream."""
+    """A consumer of a stream as `batches.edges` has it: its name, after `stream>` for a further stream."""
     _, _, further = name.partition(".")
     return f"{further}>{consumer}" if further else consumer
 
 
 def stream_of(edge: str) -> str | None:
-    """The further stream that an edge belongs to, or None."""
+    """The further stream that an edge belongs to; None for the component's own stream."""
     return edge.rpartition(">")[0] or None
 
 

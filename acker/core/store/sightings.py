@@ -1,8 +1,8 @@
-"""Since when this machine has seen something as it is, by a clock that nobody sets.
+"""Sightings: since when this machine has seen something as it is, by a clock that nobody sets.
 
-Calendars differ between machines, and are set forward and back. How long something has stood still is told
-by the time since the machine's start, sleep included. A command that comes later goes on with what an earlier
-one has seen, until the machine starts again.
+Calendars differ between machines, and are set forward and back. How long something has not changed is
+measured by the time since the machine's start, sleep included. A later command goes on with the sightings of
+earlier ones, until the machine starts again.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def steady_seconds() -> float:
-    """Seconds since the machine was started, those included that it slept."""
+    """Seconds since the machine was started, sleep included."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @cache
 def _start_of_machine() -> str:
-    """What is another one after each start of the machine."""
+    """An id that is another one after each start of the machine."""
     try:
         return _BOOT.read_text().strip()
     except OSError:  # no Linux
@@ -42,27 +42,27 @@ class Moment:
     """A moment by both clocks of a machine, in seconds.
 
     Args:
-        steady: by the one that nobody sets.
-        calendar: by the other.
+        steady: by the clock that nobody sets.
+        calendar: by the calendar, since 1970.
     """
 
     steady: float
     calendar: float
 
     def is_within(self, seconds: float, now: "Moment") -> bool:
-        """Whether both clocks say that it was less than so many seconds ago.
+        """Whether by both clocks the moment is less than so many seconds ago.
 
-        A machine that was paused from outside may see it by its calendar alone.
+        A machine that was paused from outside may notice the pause by its calendar alone.
         """
         passed = (now.steady - self.steady, now.calendar - self.calendar)
         return all(0 <= each < seconds for each in passed)
 
 
 class Sightings:
-    """What was seen, as marks, and when each was seen first.
+    """The marks that were seen of some things, with the moment at which each was seen first.
 
     Args:
-        folder: where commands that come later find it; None: nowhere.
+        folder: where later commands find the marks; None: nowhere.
         steady: see `steady_seconds`.
     """
 
@@ -71,12 +71,12 @@ class Sightings:
         self._kept: dict[str, _Marks] = {}
 
     def first(self, what: str, mark: str) -> Moment | None:
-        """When something was seen for the first time as it is now, since the machine's start."""
+        """The moment at which a mark was seen first since the machine's start; None where it was not seen."""
         seen = self._read(what).get(mark, {}).get(_start_of_machine())
         return Moment(*seen) if seen else None
 
     def note(self, what: str, mark: str, moment: Moment) -> None:
-        """Keep that something was seen at a moment. Where nothing can be kept, this process alone knows."""
+        """Record that a mark was seen at a moment. Where no file can be written, only this process has it."""
         found = self._read(what)
         # Of one home there may be several machines.
         seen = {**found.pop(mark, {}), _start_of_machine(): astuple(moment)}

@@ -35,12 +35,12 @@ def _own_schema(table: str) -> Schema:
 
 
 class _Handles:
-    """Handles of tables, each in one pair of hands at a time, and used again after that.
+    """Open handles of tables. Each is in use in one place at a time, and is used again after that.
 
-    A handle that moves on to the newest version reads what is new of the table's log. One that is opened
-    reads all since the checkpoint, which are two requests for each commit where that is on an object store.
-    It moves on only within the log that it was opened with. On a disk the file of a commit tells; on an
-    object store nobody looks, so processes must end before a table is put back there.
+    A handle that moves on to the newest version reads only the new commits of the table's log. A new handle
+    reads all commits since the checkpoint, with two requests for each commit on an object store. A handle
+    moves on only within the log that it was opened with. On a disk the file of a commit tells whether the log
+    is the same. On an object store nobody looks, so processes must end before a table is put back there.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class _Handles:
 
 
 class _Commit(NamedTuple):
-    """The file of a commit in a log on a disk: another one where the table was made anew or put back."""
+    """The file of a commit in a log on a disk, which changes where the table was made anew or put back."""
 
     version: int
     inode: int  # which a later file may get again
@@ -78,7 +78,7 @@ _Opened = tuple[DeltaTable, _Commit | None]
 
 
 def _moved_on(opened: _Opened | None) -> DeltaTable | None:
-    """A table at its newest version; None where it can only be opened anew, or that tells what is wrong."""
+    """A table at its newest version; None where it must be opened anew, which also reports any fault."""
     if opened is None or not _is_the_same(*opened):
         return None
     table, _ = opened
@@ -90,7 +90,7 @@ def _moved_on(opened: _Opened | None) -> DeltaTable | None:
 
 
 def _is_the_same(table: DeltaTable, then: _Commit | None) -> bool:
-    """Whether the log on a disk is the one that a table was opened with; `deltalake` would not miss it."""
+    """Whether the log on a disk is the one that a table was opened with; `deltalake` notices no other log."""
     if is_far(path_of(table)):
         return True
     return (
@@ -130,10 +130,10 @@ class Store:
         return f"{self.uri.rstrip('/')}/{self.topology}/{table}"
 
     def open(self, table: str, version: int | None = None) -> DeltaTable | None:
-        """The table without Spark, or None where it does not exist yet.
+        """A table, opened without Spark; None where it does not exist yet.
 
         Raises:
-            StoreError: it cannot be read, or is one of the store's own and has another format or other
+            StoreError: the table cannot be read, or is one of the store's own and has another format or other
                 columns.
         """
         path = self.path(table)
@@ -150,10 +150,10 @@ class Store:
         return found
 
     def require(self, table: str, version: int | None = None) -> DeltaTable:
-        """The table without Spark.
+        """A table, opened without Spark.
 
         Raises:
-            StoreError: it does not exist.
+            StoreError: the table does not exist.
         """
         found = self.open(table, version)
         if found is None:
@@ -168,7 +168,7 @@ class Store:
         """Create the store's own tables where they are missing.
 
         Raises:
-            StoreError: one cannot be created.
+            StoreError: a table cannot be created.
         """
         for name, schema in SCHEMAS.items():
             if self.open(name) is not None:
@@ -190,14 +190,14 @@ class Store:
                     ) from error
 
     def change(self, table: str, change: Callable[[DeltaTable], dict[str, Any]]) -> dict[str, Any]:
-        """Rewrite a table that Spark does not write, and return what `deltalake` says of it.
+        """Rewrite a table that Spark does not write, and return the metrics of `deltalake`.
 
         Args:
-            change: does it, with the table at its newest version. Where another commit has taken away what
-                it rewrites, it is called again.
+            change: rewrites the table, which is at its newest version. It is called again where it was
+                refused and another commit came before.
 
         Raises:
-            StoreError: it could not be rewritten, or another commit was in the way each time.
+            StoreError: the table could not be rewritten, or another commit was in the way each time.
         """
         for tries_left in reversed(range(_TRIES)):
             opened = self.require(table)

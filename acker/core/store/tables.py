@@ -1,8 +1,8 @@
 """Delta tables without Spark, with appends that Delta's transaction ids make idempotent.
 
 The `deltalake` package writes the store's own tables: it takes milliseconds for a row, and Spark half a
-second. A client also reads with it what it must know before it plans. Spark writes the rows of streams, and
-published tables unless few rows go into a plain one (`acker/spark/delta.py`, `acker/targets/append.py`).
+second. A client also reads tables with it before it plans. Spark writes the rows of streams, and published
+tables unless few rows go into a plain one (`acker/spark/delta.py`, `acker/targets/append.py`).
 """
 
 import errno
@@ -49,7 +49,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Opened(DeltaTable):
-    """A Delta table, with the numbers that are known of apps in one of its versions."""
+    """A Delta table that remembers the numbers of apps in one of its versions."""
 
     known: tuple[int, Mapping[str, int]] = (-1, {})
 
@@ -64,7 +64,7 @@ class _Opened(DeltaTable):
         return numbers[app]
 
     def has_committed(self, numbers: Mapping[str, int]) -> None:
-        """Know the numbers of a commit, where the handle has moved on by nothing but that."""
+        """Remember the numbers of a commit, where the handle has moved on by that commit alone."""
         version, before = self.known
         if self.version() == version + 1:
             self.known = version + 1, {**before, **numbers}
@@ -75,7 +75,8 @@ def open_table(path: str, version: int | None = None, is_read_only: bool = False
 
     Args:
         version: None: the newest.
-        is_read_only: whether nobody here writes to it, so that its folder may have more names.
+        is_read_only: whether this project only reads the table, so that more characters are allowed in its
+            path.
     """
     check_usable(path, is_read_only)
     try:
@@ -96,7 +97,7 @@ def files_of(table: DeltaTable, where: str | None = None) -> list[str]:
     """Paths or URIs of a table's files.
 
     Args:
-        where: a SQL condition; files that its statistics rule out are left out.
+        where: a SQL condition; files whose statistics rule it out are left out.
     """
     uris = table.file_uris(file_pruning_predicate=where)
     # `deltalake` encodes the folder, as in a URI, and leaves what follows as it is on the disk.
@@ -111,19 +112,19 @@ def _path_below(table: DeltaTable, name: str) -> str:
 
 
 def said(error: Exception) -> str:
-    """What an error of a library says, as a sentence, without a trace of the library's own."""
+    """The message of a library's error, as a sentence, without a trace of the library's own."""
     lines = takewhile(lambda line: not _FRAME.match(line), _STYLE.sub("", str(error)).splitlines())
     return f"{' '.join(line.strip() for line in lines).rstrip('. ')}."
 
 
 def unwritten(path: str, error: Exception, otherwise: str, kind: type[StoreError] = StoreError) -> StoreError:
-    """What to raise where a table could not be written.
+    """The error to raise where a table could not be written.
 
     Args:
         path: of the table.
-        error: what `deltalake` raised.
+        error: the error that `deltalake` raised.
         otherwise: the sentences where it was not the system that refused to write.
-        kind: of the error then.
+        kind: the class of the error in that case.
     """
     unreached, quoted = out_of_reach(path, said(error)), _OS_ERROR.search(str(error))
     if unreached:
@@ -154,7 +155,7 @@ def query(sql: str, **tables: DeltaTable) -> list[dict[str, Any]]:
 
 
 def query_table(sql: str, **tables: DeltaTable) -> pa.Table:
-    """What `query` returns, with the types of Arrow, which hold what Python's do not.
+    """The rows of a SQL query as an Arrow table, whose types hold values that Python's do not; see `query`.
 
     Raises:
         StoreError: a table's data cannot be read.
@@ -166,7 +167,7 @@ def query_table(sql: str, **tables: DeltaTable) -> pa.Table:
 
 
 def query_batches(sql: str, **tables: DeltaTable) -> Iterator[pa.RecordBatch]:
-    """What `query_table` returns, piece by piece, of which no more than some are in memory.
+    """The rows of a SQL query, batch by batch, of which only some are in memory at once; see `query`.
 
     Raises:
         StoreError: a table's data cannot be read.
@@ -192,7 +193,7 @@ def _unread(tables: Mapping[str, DeltaTable], error: Exception) -> StoreError:
 
 
 def in_batches(batches: Sequence[int], column: str = "_batch") -> str:
-    """A SQL condition on the batches of a stream's rows, on which files are skipped."""
+    """A SQL condition on the batches of a stream's rows, by which files are skipped."""
     if not batches:
         return "false"
     runs: list[list[int]] = []  # numbers that follow each other are a range
@@ -218,10 +219,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def append_new(table: DeltaTable, rows: Any) -> None:
-    """Append `rows` without Spark, which have a name that no others have, so that it happens at most once.
+    """Append `rows` without Spark. They have a unique name, so that they are appended at most once.
 
     Raises:
-        StoreError: they could not be committed.
+        StoreError: the rows could not be committed.
     """
     try:
         write_deltalake(table, rows, mode="append")
@@ -251,10 +252,10 @@ def append_all(
 ) -> bool:
     """Append `rows` without Spark in one commit that happens once for all of the (app, number) together.
 
-    Of clients that race, one's rows go in. `rows` is any Arrow stream.
+    Where several clients race, the rows of one go in. `rows` is any Arrow stream.
 
     Args:
-        firsts: of apps that take several numbers the first one.
+        firsts: app -> its first number, of apps that take several numbers.
         note: see `commit_once`.
 
     Returns:
@@ -281,21 +282,22 @@ def commit_once(
     """Make one commit that happens once for all of some (app, number) together.
 
     `deltalake` does not look at the numbers, but it refuses to commit where another commit of one of the apps
-    went in since the table was opened, whoever made it; and what had gone in before is seen here. The other
-    may be this very one, where a store did it and its reply was lost on the way; it is known by its mark.
+    went in since the table was opened, whoever made it. Commits that went in before are seen here. The other
+    commit may be this very one, where a store made it and its reply was lost on the way. It is known by its
+    mark.
 
     Args:
         opened: a table, or the path of one that may be missing, which is opened anew.
-        commit: does it, with the table and what is to be said of the commit. Where it refuses because of
-            another commit to a table that was given by its path, it is called again.
-        note: what the table's history is to say of the commit beside that.
-        firsts: of apps that take several numbers at once the first one, all of which must be free.
+        commit: makes the commit, with the table and the properties of the commit. It is called again where
+            the table was given by its path and another commit came before.
+        note: further entries for the commit in the table's history.
+        firsts: app -> its first number, of apps that take several numbers at once, all of which must be free.
 
     Returns:
         Whether this call's commit went in, and not another's.
 
     Raises:
-        StoreError: it could not be made.
+        StoreError: the commit could not be made.
     """
     path = opened if isinstance(opened, str) else path_of(opened)
     transactions = [Transaction(app, number) for app, number in numbers.items()]
@@ -333,7 +335,7 @@ def _is_there(table: DeltaTable | None, numbers: Mapping[str, int]) -> bool:
 
 
 def _is_marked(newest: DeltaTable, mark: str, table: DeltaTable | None) -> bool:
-    """Whether a commit since a table was opened has a mark. Then the table is what it is after a commit."""
+    """Whether a commit since a table was opened has a mark. Then the table is moved on to that commit."""
     after = -1 if table is None else table.version()
     for commit in newest.history(newest.version() - after):
         if commit.get(_MARK) == mark:
@@ -346,7 +348,7 @@ def _is_marked(newest: DeltaTable, mark: str, table: DeltaTable | None) -> bool:
 def history(table: DeltaTable, limit: int) -> list[dict[str, Any]]:
     """The newest commits of a table, the newest first, as many as asked for or as its log has.
 
-    `deltalake` fails at what Spark says of a clone, of whose first commit the version before is -1.
+    `deltalake` fails at the first commit of a clone as Spark writes it, in which the version before is -1.
     """
     try:
         return table.history(limit)
@@ -357,7 +359,7 @@ def history(table: DeltaTable, limit: int) -> list[dict[str, Any]]:
 
 
 def _commit_of(files: FileSystem, version: int) -> Iterator[dict[str, Any]]:
-    """What is said of a version of a table; nothing where the log does not have it any more."""
+    """The information on a commit, with its version; nothing where the log does not have it any more."""
     try:
         with files.open_input_stream(f"_delta_log/{version:020}.json") as commit:
             actions = [json.loads(line) for line in commit.read().splitlines()]
