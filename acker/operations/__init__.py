@@ -1,1 +1,1 @@
-"""What a scheduler or a person starts: cycles, folds, publishes, replays, maintenance."""
+"""Operations that a scheduler or a person starts: cycles, folds, publishes, replays, maintenance."""

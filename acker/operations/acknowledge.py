@@ -1,4 +1,4 @@
-"""Acknowledging what was given up: a person knows of the dead letters and lost messages up to a fold."""
+"""Acknowledgements: a person says to know of the dead letters and lost messages up to a fold."""
 
 import pyarrow as pa
 
@@ -12,15 +12,15 @@ APP = "acknowledged"  # whose newest number is the fold
 
 
 def acknowledge(run: Run, fold: int | None, who: str, why: str) -> int:
-    """Say that a person knows of all messages that were given up in the folds up to one.
+    """Record that a person knows of all messages that were given up in the folds up to one.
 
-    What was given up since he looked stays unacknowledged.
+    Messages that were given up since the person looked stay unacknowledged.
 
     Args:
-        fold: the one that he was shown; without it nothing is acknowledged.
+        fold: the fold that the person was shown; without it nothing is acknowledged.
 
     Returns:
-        Up to which fold that is known by now; an earlier person may have known of more.
+        The newest fold that is acknowledged by now; another person may have acknowledged a later one.
 
     Raises:
         SettingsError: no fold is named, or one that has not run.

@@ -1,7 +1,7 @@
 """Approvals of replays that a form asks for: which need one, the question, and who has answered.
 
 Each step of such a request is a row of the table `replay_steps`, which only code of this library writes. A
-scheduler's own notes, such as a task's state or what it returned, are what a user may write who may trigger.
+scheduler's own notes, such as a task's state or its result, can be written by any user who may trigger a run.
 """
 
 import json
@@ -26,7 +26,7 @@ TOGETHER = timedelta(hours=24)  # what one person asked for or emitted within it
 
 
 class Step(StrEnum):
-    """What happened to a request."""
+    """A step in the life of a request."""
 
     ASKED = "asked"
     APPROVED = "approved"
@@ -37,14 +37,14 @@ class Step(StrEnum):
 
 @dataclass(frozen=True)
 class Told:
-    """What a request comes to, in messages, as who approves it is told.
+    """The numbers of messages of a request, as the person who approves it is told.
 
     Args:
-        chosen: those that the selection chose.
-        partners: those that come along, since they were settled together with chosen ones.
-        acked: of both, those whose published rows are replaced.
-        gone: of both, those that cannot be read any more.
-        unchecked: spouts of which nobody has looked, each with why.
+        chosen: messages that the selection chose.
+        partners: messages that come along, since they were settled together with chosen ones.
+        acked: of both, messages whose published rows are replaced.
+        gone: of both, messages that cannot be read any more.
+        unchecked: sentences on spouts whose sources were not looked at, each with the reason.
     """
 
     chosen: int
@@ -55,7 +55,7 @@ class Told:
 
     @classmethod
     def of(cls, matched: Matched, gone: Gone) -> "Told":
-        """What a selection has found."""
+        """The numbers of a selection."""
         acked = int(matched.emissions["replaces"].is_not_null().sum())
         partners = matched.count - matched.chosen
         return cls(matched.chosen, partners, acked, gone.count, gone.unchecked)
@@ -63,12 +63,12 @@ class Told:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a request stands, when somebody wants to emit it.
+    """The standing of a request, when somebody wants to emit it.
 
     Args:
-        request: which one.
+        request: the request.
         others: how many requests of the same person count together with it.
-        messages: of those.
+        messages: how many messages these others have.
         answer: the newest answer of a person, if any.
     """
 
@@ -78,10 +78,10 @@ class Standing:
     answer: Step | None
 
     def must_be_approved(self, limit: int) -> bool:
-        """Whether nobody has approved it, and it needs that.
+        """Whether the request needs an approval that it does not have.
 
         Args:
-            limit: of how many messages one person may have emitted without another.
+            limit: the most messages that one person may have emitted without the approval of another.
         """
         if self.answer is not None:
             return self.answer is Step.REJECTED
@@ -89,7 +89,7 @@ class Standing:
 
     @property
     def together(self) -> str:
-        """What counts together with it, as a sentence; nothing where nothing does."""
+        """A sentence on the requests that count together with this one; empty where there are none."""
         if not self.others:
             return ""
         requests = "1 other request" if self.others == 1 else f"{self.others:,} other requests"
@@ -102,7 +102,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Question:
-    """What a person has to know who is to approve a request; `together` as `Standing` has it."""
+    """The facts that a person needs to approve a request; `together` as `Standing` has it."""
 
     request: Request
     told: Told | None  # None where it was not a form that asked
@@ -110,7 +110,7 @@ class Question:
 
 
 def question_of(store: Store, request: Request, now: datetime) -> Question:
-    """What a person is asked about a request."""
+    """The question that a person is asked about a request."""
     return Question(request, _told_of(store, request), standing_of(store, request, now).together)
 
 
@@ -120,7 +120,7 @@ def record_asked(run: Run, request: Request, told: Told) -> None:
 
 
 def record_answer(run: Run, request: Request, is_approved: bool, who: str | None, when: datetime) -> None:
-    """Record what a person has answered; None where nobody has, and time has rejected it."""
+    """Record the answer of a person; `who` is None where nobody answered in time, which is a rejection."""
     step = Step.APPROVED if is_approved else Step.REJECTED
     _record(run, request, step, who, when, {}, f" {when.isoformat()}")
 
@@ -153,7 +153,7 @@ def _record(
 
 
 def _told_of(store: Store, request: Request) -> Told | None:
-    """What was counted when a form asked; None where none has."""
+    """The numbers that were counted when a form asked; None where no form has asked."""
     rows = query(
         f"SELECT told FROM steps WHERE plan = '{request.plan}' AND step = '{Step.ASKED}'",
         steps=store.require(REPLAY_STEPS),
@@ -165,7 +165,7 @@ def check_approved(run: Run, request: Request, limit: int) -> None:
     """Refuse to emit a request that has to be approved and was not, and record that somebody wanted to.
 
     Raises:
-        SettingsError: with how many messages it is of.
+        SettingsError: the request was not approved, or was rejected; the error has its number of messages.
     """
     standing = standing_of(run.store, request, run.clock())
     if not standing.must_be_approved(limit):
@@ -183,11 +183,11 @@ def check_approved(run: Run, request: Request, limit: int) -> None:
 
 
 def standing_of(store: Store, request: Request, now: datetime) -> Standing:
-    """How a request stands by what its own person has asked for besides, and by the answers.
+    """The standing of a request, by the other requests of the same person, and by the answers.
 
-    Of others those count that nobody has approved and nobody has rejected before they were emitted, which are
-    open, or which were asked for or emitted within `TOGETHER`. Of two that are not emitted yet the first that
-    was asked for does not count the other.
+    An approved request does not count, nor one that was rejected and not emitted. Of the others those count
+    that are open, or that were asked for or emitted within `TOGETHER`. Of two requests that are not emitted
+    yet, the one that was asked for first does not count the other.
     """
     since, mine = _time(now - TOGETHER), sql_text(request.request_id)
     then = _time(request.requested_at)
@@ -217,7 +217,7 @@ def standing_of(store: Store, request: Request, now: datetime) -> Standing:
 def refused_since(store: Store, since: datetime) -> list[dict[str, Any]]:
     """Requests that were to be emitted without the approval that they need, and have none since.
 
-    They have request_id, requested_by, matched and `refused_at`, the newest first.
+    Each has request_id, requested_by, matched and `refused_at`; the newest is first.
     """
     requests, steps = store.open(REPLAY_REQUESTS), store.open(REPLAY_STEPS)
     if requests is None or steps is None:
@@ -238,7 +238,7 @@ def refused_since(store: Store, since: datetime) -> list[dict[str, Any]]:
 
 
 def _answer(store: Store, request: Request) -> Step | None:
-    """The newest answer of a person; of two of one moment the rejection."""
+    """The newest answer of a person; of two answers at one moment the rejection."""
     rows = query(
         f"SELECT step FROM steps WHERE plan = '{request.plan}' "
         f"AND step IN ('{Step.APPROVED}', '{Step.REJECTED}') ORDER BY done_at DESC, step DESC LIMIT 1",

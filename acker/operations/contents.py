@@ -1,7 +1,8 @@
-"""Which folds have anything for a target: a fold whose acked messages have no tuple in its stream has not.
+"""Folds that have tuples for a target, and folds that have none.
 
-Such a fold costs a target nothing, neither a job nor a version. The target's position stays behind then, and
-who asks looks at those folds again. So every few of them the newest is taken in all the same.
+A fold whose acked messages have no tuple in the target's stream costs the target nothing, neither a job nor a
+version. The target's position then stays behind, and each look reads such folds again. So after every few of
+them the newest is taken in all the same.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -21,10 +22,10 @@ _BYTES_AT_ONCE = 256 << 20  # of files, of whose rows one column is read
 def folds_with_tuples(
     journal: Journal, name: str, batches: Sequence[int], folds: Collection[int]
 ) -> set[int]:
-    """Of some folds those that acked a message with a tuple in a stream.
+    """The folds, of some, that acked a message with a tuple in a stream.
 
     Args:
-        batches: of the stream, which can hold such tuples.
+        batches: the batches of the stream that can hold such tuples.
     """
     rows = Rows.of(journal, name, batches)
     if not rows.files or not folds:
@@ -43,10 +44,10 @@ def folds_with_tuples(
 def roots_with_tuples(
     journal: Journal, name: str, batches: Sequence[int], roots: pl.DataFrame
 ) -> pl.DataFrame:
-    """Of some roots (`fold`, `_root_id`) those with a tuple in a stream.
+    """The roots, of some (`fold`, `_root_id`), that have a tuple in a stream.
 
     Args:
-        batches: of the stream, which can hold such tuples.
+        batches: the batches of the stream that can hold such tuples.
     """
     rows = Rows.of(journal, name, batches)
     found = [collect(_with_tuples(roots, name, rows, files), journal.files) for files in _some(rows)]
@@ -59,7 +60,7 @@ def _with_tuples(roots: pl.DataFrame, name: str, rows: Rows, files: list[str]) -
 
 
 def _some(rows: Rows) -> Iterator[list[str]]:
-    """The files of rows, so many at once that their roots have room."""
+    """The files of rows, in parts whose roots fit into memory."""
     count = max(1, -(-rows.size // _BYTES_AT_ONCE))
     step = max(1, -(-len(rows.files) // count))
     return (rows.files[first : first + step] for first in range(0, len(rows.files), step))

@@ -1,4 +1,4 @@
-"""Whole cycles: replay what is due, read on, run every bolt, fold, publish."""
+"""Whole cycles: replay due messages, read on, run every bolt, fold, publish."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ _NAP_SECONDS = 0.5  # a signal that comes while gRPC's threads run may only be s
 
 @dataclass(frozen=True)
 class CycleResult:
-    """What one cycle did."""
+    """The result of one cycle."""
 
     messages: int  # read anew from the sources
     replayed: int  # messages emitted again
@@ -41,7 +41,7 @@ class CycleResult:
 
 
 def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
-    """Run every component once over what there is, fold and publish.
+    """Run every component once over the input that there is, fold and publish.
 
     Where a component raises, its batch is left for the next cycle. The components after it and other branches
     go on, and the first error is raised at the end.
@@ -69,7 +69,7 @@ def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
 
 @contextmanager
 def going_on(errors: list[Exception]) -> Iterator[None]:
-    """Keep what one component raises, so that the others go on; what would stop them all is raised."""
+    """Keep an error of one component, so that the others go on; raise an error that would stop them all."""
     try:
         yield
     except Exception as error:
@@ -87,7 +87,7 @@ def _stops_all(error: Exception) -> bool:
 
 
 class SpoutResult(NamedTuple):
-    """What a spout did in one cycle."""
+    """The result of a spout in one cycle."""
 
     batches: int = 0
     messages: int = 0  # read anew
@@ -95,11 +95,11 @@ class SpoutResult(NamedTuple):
 
 
 def run_spout(run: Run, spout: SpoutComponent, limit: int | None = None, replays: bool = True) -> SpoutResult:
-    """Finish what was left, replay what is due, and read on.
+    """Finish batches that were left, replay due messages, and read on.
 
     Args:
         limit: see `run_cycle`.
-        replays: whether to replay what is due; False where another task does.
+        replays: whether to replay due messages; False where another task does.
     """
     journal = run.snapshot()
     batches = []
@@ -126,7 +126,7 @@ def run_spout(run: Run, spout: SpoutComponent, limit: int | None = None, replays
 
 
 def _plan_next(run: Run, journal: Journal, spout: SpoutComponent, limit: int | None) -> Batch | None:
-    """Plan to read on; or the batch that another run has planned meanwhile, which is followed."""
+    """Plan a batch that reads on, or return the one that another run has planned meanwhile."""
     left = journal.unfinished(spout.name)
     if left is not None:
         return left
@@ -149,7 +149,7 @@ def room_for_new(topology: Topology, journal: Journal, spout: str) -> int:
 
 
 def emitted(journal: Journal, batch: Batch) -> int:
-    """How many messages a spout's logged batch took from its source, from its stream."""
+    """How many messages a spout's logged batch took from its source, as its stream tells."""
     return rows_by_batch(journal, batch.component).get(batch.number, 0)
 
 
@@ -203,7 +203,7 @@ def _full(run: Run) -> set[str]:
 def _next_due(run: Run) -> datetime | None:
     """When the next message is due, or the next window turns while roots are pending; None if idle.
 
-    What a bolt holds back waits for other messages, which may be long in coming, and not for this run.
+    Tuples that a bolt holds back wait for other messages, which may be long in coming, and not for this run.
     """
     journal = run.snapshot()
     newest = journal.fold

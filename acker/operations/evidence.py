@@ -1,4 +1,4 @@
-"""What a store says that a target should hold."""
+"""The contents that a target should have, according to a store."""
 
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.kept import kept_rows
@@ -21,7 +21,7 @@ def evidence_of(
     contents: bool = False,
     read_topics: bool = False,
 ) -> Evidence | None:
-    """What a target should hold of the folds up to one; None where its stream has emitted nothing yet.
+    """The contents that a target should have of the folds up to one; None where its stream has no tuple yet.
 
     Args:
         contents: whether messages are to be compared by what their rows say.

@@ -1,4 +1,4 @@
-"""The acker job of a topology: fixes what a fold reads, in an order that cannot miss a tuple in motion."""
+"""The acker job of a topology: it fixes the input of a fold, in an order that misses no tuple in motion."""
 
 from acker.batches.orphans import fail_orphaned
 from acker.batches.run import Run
@@ -18,10 +18,10 @@ from acker.topology.topology import Topology
 def fold(run: Run) -> Fold:
     """Run the acker once, call the topology's hooks, and return the newest fold.
 
-    What waits for a bolt that is gone is failed first. Then one snapshot fixes everything: the fold before,
-    and by its version of `events` which batches are logged, so which events are new and which tuples still
-    wait. A tuple that moves on meanwhile was consumed and emitted in one later commit; in the snapshot it
-    waits.
+    Tuples that wait for a bolt that is gone are failed first. Then one snapshot fixes everything: the fold
+    before, and by its version of `events` which batches are logged, so which events are new and which tuples
+    still wait. A tuple that moves on meanwhile was consumed and emitted in one later commit; in the snapshot
+    it waits.
     """
     journal = run.snapshot()
     _check_published(run.topology, journal)
@@ -58,7 +58,7 @@ def fold(run: Run) -> Fold:
 
 
 def _check_published(topology: Topology, journal: Journal) -> None:
-    """Stop where the ledger was put back behind what was published of it."""
+    """Refuse a ledger that was put back to before a fold that was published of it."""
     for publication in topology.publications.values():
         published_fold(journal, publication.target, publication.stream)
 

@@ -20,7 +20,7 @@ def call_hooks(hooks: Hooks, topology: str, previous: Fold | None, fold: Fold) -
     """Tell a topology's hooks what a fold decided. One that raises stops neither the fold nor the others.
 
     Args:
-        previous: the fold before it, None before the first.
+        previous: the fold before this one, None before the first.
     """
     for notice in _notices(list(hooks), topology, previous, fold) if hooks else ():
         for function in hooks[notice.hook]:

@@ -1,8 +1,8 @@
 """Committed offsets: how far each partition of a spout is emitted, and how far all of it is settled.
 
 Both are exclusive, as Kafka's offsets are. A position that the source never had holds nothing back; one live
-message does, as in Storm's OffsetManager. Read without Spark. Sources that take them are told, as a Kafka
-consumer group is.
+message does, as in Storm's OffsetManager. The offsets are read without Spark. They are committed to sources
+that take them, such as a Kafka consumer group.
 """
 
 import logging
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PartitionOffsets:
-    """How far one partition of a spout is."""
+    """The offsets of one partition of a spout."""
 
     spout: str
     source_partition: str
@@ -61,7 +61,7 @@ def _emitted(journal: Journal, spout: SpoutComponent, logged: int) -> dict[str, 
 def commit_offsets(topology: Topology, journal: Journal) -> None:
     """Commit the position of each partition to the sources that take it; a source that refuses stops nothing.
 
-    All are committed each time, also those that did not move: brokers forget what is old.
+    All positions are committed each time, also those that did not move: brokers forget old ones.
     """
     spouts = {
         spout.name: spout.source

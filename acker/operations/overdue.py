@@ -1,6 +1,6 @@
-"""What was acked long ago and is not published yet, stream by stream, with what the publisher says of it.
+"""Overdue messages: acked long ago and not published yet, by stream, with the publisher's last error.
 
-Folds that have nothing for a target, which it has not passed over yet, are no part of it.
+Folds that have nothing for a target do not count, although the target has not passed over them yet.
 """
 
 from datetime import datetime
@@ -26,7 +26,7 @@ _ROOTS = pl.Schema({"fold": pl.Int64, "_root_id": pl.Int64})
 def overdue_of(
     topology: Topology, journal: Journal, publication: Publication, before: datetime
 ) -> Overdue | None:
-    """What folds before a time have acked, and a target has not taken in; None where there is none."""
+    """The messages that folds before a time acked, and that a target lacks; None where there are none."""
     name = publication.stream
     newest = newest_before(journal.require(LEDGER), before)
     folds = [each for each in waiting_folds(topology, journal, publication) if each.fold <= newest]
@@ -83,7 +83,7 @@ def _replacing(journal: Journal, fold: int) -> pl.DataFrame:
 
 
 def _unread(journal: Journal, name: str, before: datetime) -> pl.DataFrame:
-    """The roots (`fold`, `_root_id`) that a target has refused and of which no fold has read that."""
+    """The roots (`fold`, `_root_id`) that a target refused before a time, and no fold has read of that."""
     read = journal.fold.refusals if journal.fold else 0
     rows = refusals(recorded(journal), read)
     mine = rows.filter(pl.col("stream") == name, pl.col("refused_at") < before)

@@ -1,8 +1,8 @@
 """Publishing: the terminal tuples of acked messages, fold by fold, oldest first, each fold once.
 
-What an earlier acked attempt of a message had published leaves in the commit that brings the later one. What
-a table refuses is recorded, and left out (`acker/operations/refuse.py`); with the fold that has read a
-refusal every other table gives up what it holds of the root.
+The rows of an earlier acked attempt of a message leave in the commit that brings those of the later one. A
+message that a table refuses is recorded, and left out (`acker/operations/refuse.py`). With the fold that has
+read a refusal, every other table gives up its rows of the root.
 """
 
 from dataclasses import dataclass, replace
@@ -43,13 +43,13 @@ SMALL_ROWS = 100_000
 
 @dataclass(frozen=True)
 class Acked:
-    """What one fold acked.
+    """The roots that one fold acked, by the batches that emitted them.
 
     Args:
         emissions: (spout, batch) that emitted the roots.
-        replaced: the same of the roots that they replace.
+        replaced: (spout, batch) that emitted the roots that these replace.
         untracked: batches of the stream that the fold was the first to see, with tuples of no message.
-        refusals: the commits of `refusals` that it was the first to read, as (first, last].
+        refusals: the commits of `refusals` that the fold was the first to read, as (first, last].
     """
 
     fold: int
@@ -60,14 +60,14 @@ class Acked:
 
     @property
     def reads_refusals(self) -> bool:
-        """Whether it was the first to read some."""
+        """Whether the fold was the first to read some refusals."""
         return self.refusals[0] < self.refusals[1]
 
 
 def publish(run: Run) -> int:
     """Bring every target up to the newest fold. Returns how many commits that took.
 
-    Where one cannot be brought there the others are, before the error goes on.
+    Where one target raises, the others are brought up to it before the error goes on.
     """
     commits, faults = 0, []
     for publication in run.topology.publications.values():
@@ -116,9 +116,9 @@ def _apply(run: Run, journal: Journal, publication: Publication, acked: Acked, i
 
 
 def learn(run: Run, publication: Publication, standing: Standing) -> None:
-    """Record what a target holds of a publisher and the store does not know, as after a crash.
+    """Record folds of a publisher that a target holds and the store does not know, as after a crash.
 
-    An older version knew nothing. What others had published in its time stays as it is.
+    An older version recorded nothing. Rows that others had published in its time stay as they are.
     """
     app, target, own = standing.publisher.app, publication.target, standing.own
     if own <= standing.known.fold:
@@ -133,7 +133,7 @@ def learn(run: Run, publication: Publication, standing: Standing) -> None:
 
 
 def record(run: Run, publication: Publication, standing: Standing, fold: int) -> None:
-    """Record that a target has taken a fold in; for the first one also who the target is."""
+    """Record that a target has taken a fold in; for the first fold also the id of the target."""
     app, target = standing.publisher.app, publication.target
     target_id = target.target_id() if standing.target_id is None else standing.target_id
     if known_of(run.store, app, target_id or "").there:
@@ -154,9 +154,9 @@ def published_through(topology: Topology, journal: Journal) -> int:
 
 
 def published_upto(topology: Topology, journal: Journal, publication: Publication) -> int:
-    """The newest fold up to which a target has all that there is for it.
+    """The newest fold up to which a target has all tuples that there are for it.
 
-    It holds an earlier one where nothing that was acked since has a tuple for it.
+    The target's own position is an earlier fold where no message that was acked since has a tuple for it.
     """
     if journal.fold is None:
         return 0
@@ -168,7 +168,7 @@ def published_upto(topology: Topology, journal: Journal, publication: Publicatio
 
 
 def former_streams(topology: Topology, journal: Journal, target: Target) -> dict[str, int]:
-    """Components that fed a target before, as one that was renamed -> the newest fold that each published."""
+    """Component that fed a target before, as one that was renamed -> the newest fold that it published."""
     others = [name for name in journal.components() if name not in topology.publications]
     ledger = journal.require(LEDGER)
     positions = {name: position_of(target, Publisher.of(ledger, name)) for name in others}
@@ -186,8 +186,8 @@ def waiting_folds(topology: Topology, journal: Journal, publication: Publication
 def acked_folds(topology: Topology, journal: Journal, name: str, after: int, upto: int) -> list[Acked]:
     """Folds in (after, upto] that have something to publish of a stream.
 
-    Of those that have nothing each `MOST_PASSED_OVER`th is among them, so that a target does not stay behind
-    without end.
+    Of the folds that have nothing each `MOST_PASSED_OVER`th is among them, so that a target does not stay
+    behind without end.
     """
     folds = _all_acked(topology, journal, name, after, upto)
     full = {each.fold for each in folds if each.replaced or each.untracked or each.reads_refusals}
@@ -238,7 +238,7 @@ def _untracked_batches(
 
 
 def _changes(run: Run, journal: Journal, publication: Publication, acked: Acked) -> Changes:
-    """What a fold brings to a target, as frames that are not computed yet."""
+    """The changes that a fold brings to a target, as frames that are not computed yet."""
     name = publication.stream
     mine = acked_in(acked.fold)
     ledger = journal.require(LEDGER)
@@ -280,8 +280,9 @@ def _leaving(
     Args:
         settled: the rows of the roots that the fold acked.
         own: roots that the table has refused.
-        never_in: those that leave it with no refusal. Where rows leave by their root, there are none: another
-            publisher may have brought in what was refused to the first, once its rule was gone.
+        never_in: roots of `own` that leave the table with no refusal. Where rows leave by their root, there
+            are none: another publisher may have brought in rows that the first could not, once the rule was
+            gone.
     """
     refused, (first, last) = recorded(journal), acked.refusals
     old = None
@@ -300,7 +301,7 @@ def _leaving(
 
 
 def _without(roots: DataFrame, others: pl.DataFrame) -> DataFrame:
-    """Some roots but for others (`root_id`)."""
+    """The roots, without some others (`root_id`)."""
     if others.is_empty():
         return roots
     return roots.join(_frame(roots.sparkSession, others), "_root_id", "left_anti")

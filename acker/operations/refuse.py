@@ -1,4 +1,4 @@
-"""What a table refuses after the ack: found, recorded, and so left out of what is published there.
+"""Messages that a table refuses after the ack: they are found, recorded, and so not published there.
 
 A rule came in after the message was acked, or a sum no longer fits. The messages at fault are searched for as
 bad rows are. The next fold makes dead letters of them, in the publisher's name.
@@ -30,12 +30,12 @@ def record_refused(
     """Record the messages that a target refuses of a fold, unless more was refused or published meanwhile.
 
     Args:
-        journal: as of before `changes` were made.
-        error: what the target raised over all of them.
+        journal: the journal from before `changes` were made.
+        error: the error that the target raised over all messages of the fold.
 
     Raises:
         Exception: `error`, where the fault is not that of some messages.
-        StoreError: another table could not take back what this one refuses.
+        StoreError: another table could not take back the messages that this one refuses.
     """
     name, fold, target = publication.stream, changes.fold, publication.target
     run.emit_progress("refusing", name, fold)

@@ -1,9 +1,9 @@
 """Replay: batches of a spout that emit chosen messages again, by themselves when due, or by hand.
 
 A replay takes its batch number, and the replays that it looks through, from one snapshot. It leaves out
-messages that a replay above the snapshot's fold has emitted already. If another run wins the number, it
-leaves: what it chose may be in the other's batch. Otherwise a second replay of one fold would emit an attempt
-twice.
+messages that a replay above the snapshot's fold has emitted already. If another run wins the number, the
+replay drops its choice, since those messages may be in the other's batch. Otherwise a second replay of one
+fold would emit an attempt twice.
 """
 
 import uuid
@@ -43,7 +43,7 @@ from acker.topology.topology import Topology
 
 
 def replay_due(run: Run) -> int:
-    """Emit the messages again whose time has come, after what earlier runs left; how many there were."""
+    """Emit due messages again, after batches that earlier runs left. Returns how many messages there were."""
     messages = 0
     for spout in run.topology.spouts:
         finish_unfinished(run, spout)
@@ -85,7 +85,7 @@ def finish_unfinished(run: Run, spout: Component) -> None:
 
 
 def _unemitted(journal: Journal, spout: str, messages: pl.DataFrame) -> pl.DataFrame:
-    """Those of some messages of a spout that no replay's batch has which the newest fold has not seen."""
+    """The messages, of some of a spout, that are in no replay's batch that the newest fold has not seen."""
     folded = journal.fold.logged.get(spout, 0) if journal.fold else 0
     for batch in journal.rows(f"component = '{spout}' AND kind = 'replay' AND batch > {folded}"):
         messages = messages.join(messages_of(journal.store, batch), on=POSITION, how="anti")
@@ -94,7 +94,7 @@ def _unemitted(journal: Journal, spout: str, messages: pl.DataFrame) -> pl.DataF
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay by hand came to, in messages."""
+    """The result of a replay by hand, in messages."""
 
     matched: int  # those that the selection chooses
     in_flight: int  # those that match but for their state, and are left alone
@@ -103,28 +103,28 @@ class Replayed:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers by name; `unseen` only where there are such."""
+        """The numbers by name; `unseen` only where there are unseen messages."""
         always = {"matched": self.matched, "in_flight": self.in_flight, "replayed": self.replayed}
         return always | ({"unseen": self.unseen} if self.unseen else {})
 
 
 @dataclass(frozen=True)
 class DryRun(Replayed):
-    """What a replay would come to, before any message is emitted."""
+    """The result that a replay would have, before any message is emitted."""
 
     messages: tuple[Listed, ...] = ()  # of those that match, the first `MOST_LISTED`
     gone: Gone = field(default_factory=Gone)
 
     def as_dict(self) -> dict[str, Any]:
-        """The numbers by name, what is gone, and the messages."""
+        """The numbers by name, the numbers of gone messages, and the listed messages."""
         return {**self.counts, **self.gone.as_dict(), "messages": [asdict(each) for each in self.messages]}
 
 
 def dry_run(topology: Topology, store: Store, selection: Selection | None, now: datetime) -> DryRun:
-    """What a replay would emit; it plans and records nothing.
+    """Find the messages that a replay would emit; nothing is planned or recorded.
 
     Args:
-        selection: None for what is due.
+        selection: the selection; None for due messages.
 
     Raises:
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
@@ -142,7 +142,7 @@ def dry_run(topology: Topology, store: Store, selection: Selection | None, now: 
 
 
 def _all_due(topology: Topology, journal: Journal, now: datetime) -> pl.DataFrame:
-    """Rows of the messages that a replay of what is due would emit now."""
+    """Rows of the messages that a replay of due messages would emit now."""
     fold = journal.fold
     if fold is None:
         return pl.DataFrame(schema={"spout": pl.String(), **EMISSIONS})
@@ -190,19 +190,19 @@ def request_by_hand(
 
 
 def emit_requested(run: Run, request: Request) -> int:
-    """Emit the messages of a request; how many there were. See `plan_requested`."""
+    """Emit the messages of a request. Returns how many there were. See `plan_requested`."""
     return _finished(run, plan_requested(run, request))
 
 
 def plan_requested(run: Run, request: Request) -> list[Batch]:
     """Plan the batches of a request, all of them or none.
 
-    Left out are messages that do not stand any more where they stood when they were recorded, among them
-    those that this request has emitted before.
+    Left out are messages whose state or attempt is not that of the record any more, among them those that
+    this request has emitted before.
 
     Raises:
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
-        StoreError: its messages are not those that were recorded.
+        StoreError: the messages of the request are not those that were recorded.
     """
     messages = requested(run.store, request)
     while True:
@@ -221,7 +221,7 @@ def plan_requested(run: Run, request: Request) -> list[Batch]:
 
 
 def _finished(run: Run, batches: list[Batch]) -> int:
-    """Finish the batches of replays; how many messages they emit."""
+    """Finish the batches of replays. Returns how many messages they emit."""
     for batch in batches:
         finish(run, batch)
     return sum(len(batch.replay) for batch in batches)

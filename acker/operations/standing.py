@@ -1,4 +1,4 @@
-"""Where a store and a target do not agree, an operator says who publishes there, and what once more."""
+"""Remedies where a store and a target do not agree: an operator adopts the target, or publishes again."""
 
 from dataclasses import dataclass
 
@@ -22,14 +22,14 @@ from acker.topology.topology import Publication, Topology
 
 @dataclass(frozen=True)
 class Again:
-    """What publishing again does.
+    """The effects of publishing a stream again.
 
     Args:
         after: the newest fold that stays as it is.
         messages: how many can be published again.
         gone: how many cannot, since their tuples were trimmed.
-        is_sent_twice: whether what was sent before stays, as in a topic.
-        why: it is needed; None where store and target agree.
+        is_sent_twice: whether records that were sent before stay, as in a topic.
+        why: the reason why it is needed; None where store and target agree.
     """
 
     after: int
@@ -40,7 +40,7 @@ class Again:
 
 
 def announce(topology: Topology, store: Store) -> str | None:
-    """What is said before a store is made; None where there is one.
+    """The message before a store is made; None where there is a store already.
 
     Raises:
         StandingError: another store has published to a target of the topology.
@@ -53,7 +53,7 @@ def announce(topology: Topology, store: Store) -> str | None:
 
 
 def strangers(publication: Publication, store: Store) -> list[Note]:
-    """The newest note of each other store in a target, newest first."""
+    """The newest note of each other publisher in a target, newest first."""
     ledger = store.open(LEDGER)
     own = "" if ledger is None else Publisher.of(ledger, publication.stream).app
     newest: dict[str, Note] = {}
@@ -64,7 +64,7 @@ def strangers(publication: Publication, store: Store) -> list[Note]:
 
 
 def adopt(run: Run, stream: str) -> None:
-    """Let a store publish to a target beside whoever publishes there, from now on."""
+    """Let a store publish to a target beside other publishers there, from now on."""
     publication = run.topology.publication(stream)
     target, publisher = publication.target.pinned(), Publisher.of(run.store.require(LEDGER), stream)
     meeting = Meeting(stream, target.uri, target.target_id() or "", publisher.app, 0, "shared")
@@ -72,21 +72,22 @@ def adopt(run: Run, stream: str) -> None:
 
 
 def look(topology: Topology, store: Store, stream: str, after: int | None = None) -> Again:
-    """What publishing a stream again would do; see `republish`."""
+    """The effects that publishing a stream again would have; see `republish`."""
     return _looked(topology, Journal(store, topology.roles), stream, after)[0]
 
 
 def republish(run: Run, stream: str, after: int | None = None) -> tuple[Again, int]:
-    """Publish what a target lacks again, and return what that was, and the commits that it took.
+    """Publish the folds that a target lacks again. Returns the effects, and the number of commits.
 
     The stream gets an id of its own, under which the target has no fold yet, in one commit of the ledger. So
-    what is interrupted afterwards is gone on with by any publish.
+    after an interruption any publish goes on with the rest.
 
     Args:
-        after: the newest fold that is there still, as an operator knows; None: as the target says.
+        after: the newest fold that the target still has, as an operator knows; None: as the target says.
 
     Raises:
-        StoreError: the target has rows of which nobody knows whose they are, or what another store published.
+        StoreError: the target has rows of an unknown publisher or of another store, or the stream has never
+            published the fold `after`.
     """
     publication, journal = run.topology.publication(stream), run.snapshot()
     again, standing = _looked(run.topology, journal, stream, after)
@@ -125,7 +126,7 @@ def _looked(topology: Topology, journal: Journal, stream: str, after: int | None
 
 
 def _check_empty(target: Target, standing: Standing, after: int) -> None:
-    """Stop before all is published to where rows are that were published."""
+    """Refuse to publish all folds to a target that still has published rows."""
     if standing.fault and not after and not standing.known.is_shared and target.has_rows():
         raise StoreError(
             f"{target.uri} has rows that were published, and its history does not tell which. Move it away, "

@@ -1,7 +1,8 @@
-"""What a replay takes back of trimmed rows, noted before a publish takes it.
+"""Notes of the trimmed rows that a replay takes back, made before a publish takes them.
 
-The published rows are all that is left of such a message. What is kept of its fold is compared with what the
-table has, while that has it: where they differ, nobody can tell any more what the rest of the fold should be.
+The published rows are all that is left of such a message. The kept sums of its fold are compared with those
+of the table, while the table has the rows. Where they differ, nobody can tell any more what the rest of the
+fold should be.
 """
 
 from collections.abc import Sequence
@@ -21,10 +22,10 @@ from acker.targets.by_content import sums_of_folds, sums_of_table
 
 
 def note_taken(journal: Journal, name: str, former: Sequence[str], target: Target, fold: int) -> None:
-    """Note what the replays of a fold are about to take back of the trimmed rows of a table.
+    """Note the trimmed rows of a table that the replays of a fold are about to take back.
 
     Args:
-        name: of the stream that is published.
+        name: the name of the stream that is published.
         former: streams that fed the table before.
     """
     if not target.has_roots or has_taken(journal.store, [name, *former], fold):
@@ -54,7 +55,7 @@ _SUMS = ("rows", "digest")
 
 
 def _replaced(journal: Journal, fold: int, counted: Trim, kept: Kept) -> pl.DataFrame:
-    """The trimmed attempts that those of a fold replace."""
+    """The trimmed attempts that attempts acked by a fold replace: `root_id`, `fold`."""
     acked = settled_in(journal.require(LEDGER), fold).filter(pl.col("state") == State.ACKED)
     new = acked.filter(pl.col("fold") == fold).select(root_id="replaces").drop_nulls()
     goes = is_gone(counted), ~is_gone(kept.since)
@@ -66,7 +67,7 @@ def _together(rows: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _known(kept: Kept) -> pl.DataFrame:
-    """What should be there of each fold, where that is known."""
+    """The sums that each fold should have, where they are known."""
     sums = [pl.col(name).sum() for name in _SUMS]
     folds = kept.rows.group_by("fold").agg(*sums, untold=pl.col("digest").has_nulls())
     return folds.filter(~pl.col("untold")).drop("untold")

@@ -1,1 +1,1 @@
-"""What a store says of itself, as typed results for terminals, Airflow and pages alike. No Spark."""
+"""Reports on a store, as typed results for terminals, Airflow and pages alike. They need no Spark."""

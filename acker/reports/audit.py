@@ -32,7 +32,7 @@ def audit_report(
     Args:
         contents: whether messages are compared by what their rows say, and not by their number alone.
         read_topics: whether the records of topics are read as well.
-        overdue_before: what was acked before this time should be published; None: at any time.
+        overdue_before: messages that were acked before this time should be published; None: at any time.
 
     Raises:
         StoreError: the store has no ledger yet, cannot be read, or does not hold what was committed to it.
@@ -72,7 +72,7 @@ def audit_report(
 
 
 def _verdict(target: Target, evidence: Evidence) -> Verdict:
-    """What a target says of what it holds; that it was not compared, where it cannot be read."""
+    """The verdict of a target on its contents. It says so where the target cannot be read or compared."""
     try:
         found = target.audit(evidence)
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""What fails, and why, without Spark: messages that are not through, or what failed in folds or batches."""
+"""Failures and their reasons, without Spark: of messages not yet acked, and of some folds or batches."""
 
 from dataclasses import dataclass
 
@@ -23,11 +23,11 @@ class Failure:
     """Messages that failed in one component, for one reason, with one outcome.
 
     Args:
-        component: that failed them, or of those that timed out the first rich bolt that held them back; None
-            where no component did.
-        reason: its first line.
+        component: the component that failed the messages; of those that timed out, the first rich bolt that
+            held them back; None where no component did.
+        reason: the first line of the reason.
         state: `retrying`, `dead_letter` or `lost`; `failed` of batches, which no fold has judged yet.
-        count: of messages.
+        count: how many messages there are.
         sample: the message with the lowest position.
     """
 
@@ -43,12 +43,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class Failures:
-    """What fails.
+    """Kinds of failures, each of one component, reason and state.
 
     Args:
-        commonest: the commonest first.
-        kinds: how many there are, of which `commonest` has the first.
-        count: messages of all kinds.
+        commonest: some kinds, the commonest first.
+        kinds: how many kinds there are, of which `commonest` has the first.
+        count: how many messages all kinds have.
     """
 
     commonest: tuple[Failure, ...]
@@ -71,7 +71,7 @@ def failures(snapshot: Snapshot, limit: int) -> Failures:
 
 
 def held_batches(journal: Journal) -> list[Hold]:
-    """The batches whose bolts raise through no fault of a message, so that theirs wait."""
+    """The holds of batches whose bolt raises through no fault of a message, so that their messages wait."""
     holds = (newest_hold(journal, name) for name in journal.roles)
     return [hold for hold in holds if hold is not None]
 
@@ -79,7 +79,7 @@ def held_batches(journal: Journal) -> list[Hold]:
 def commonest_failures(snapshot: Snapshot, after: int, upto: int, limit: int = COMMONEST) -> Failures:
     """The messages that failed in the folds (after, upto], by component, reason and outcome.
 
-    Of a message the last attempt that failed there counts. Attempts that a later one superseded do not.
+    Of a message the last attempt that failed in these folds counts. A superseded attempt does not count.
 
     Args:
         limit: at most so many kinds, 1 or more.
@@ -120,7 +120,7 @@ def failed_in_batches(journal: Journal, component: str, after: int, limit: int =
 
 
 def _grouped(failed: pl.LazyFrame, limit: int) -> Failures:
-    """The kinds among rows of the ledger, each of another message."""
+    """The kinds of failures among rows of the ledger, each row of another message."""
     kinds = ["component", "state", "reason"]
     first = pl.col("reason").str.extract(r"^([^\n]*)").fill_null("")
     samples = [pl.col(name).sort_by(MESSAGE).first() for name in MESSAGE]

@@ -1,8 +1,8 @@
-"""What an operator should look at, by how things stand and not by what has just happened.
+"""Findings that an operator should look at, by the present state and not by the newest events.
 
-Each look finds again what was there at the last one, so that no alert is missed by a process that died, or by
-a person who was away. A look that raises, or does not end, is a finding itself and hides no other. Without
-Spark.
+Each look finds a fault again that was there at the last one, so that no alert is missed by a process that
+died, or by a person who was away. A look that raises, or does not end, is a finding itself and hides no
+other. The looks need no Spark.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _AFTER_A_RUN = (places.publishers, *late.LOOKS)
 
 
 def findings(look: Look) -> list[Finding]:
-    """What is late, has become too much, is out of reach, or stands since it was last acknowledged."""
+    """Findings on work that is late, too much, out of reach, or given up and not acknowledged."""
     found = _looked(look, places.store)
     if any(each.hides for each in found):
         return [*found, *_looked(look, places.full_disks)]
@@ -29,7 +29,7 @@ def findings(look: Look) -> list[Finding]:
 
 
 def _looked(look: Look, function: Callable[[Look], Findings]) -> list[Finding]:
-    """What one look finds, or that it could not look."""
+    """The findings of one look, or a finding that it could not look."""
     found: list[Finding] = []
     kind = str(function.__name__).replace("_", "-")
     key = (look.topology.name, look.store.uri, kind)

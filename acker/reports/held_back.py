@@ -13,11 +13,14 @@ from acker.topology.topology import Topology
 
 @dataclass(frozen=True)
 class HeldBack:
-    """What a rich bolt has neither acked nor failed when its newest batch ended, of messages in flight.
+    """The tuples of messages in flight that a rich bolt holds back since its newest batch ended.
+
+    The bolt has neither acked nor failed them.
 
     Args:
-        tuples: how many.
-        since: when the batch was planned that took in the oldest.
+        bolt: the name of the bolt.
+        tuples: how many tuples there are.
+        since: when the batch was planned that took in the oldest of them.
     """
 
     bolt: str
@@ -34,9 +37,9 @@ class HeldBack:
 
 
 def told_held_back(journal: Journal, bolt: Component) -> dict[str, Any] | None:
-    """What a bolt holds back, with a sentence that `says` it; None where that is nothing.
+    """The tuples that a bolt holds back, with a sentence that `says` it; None where there are none.
 
-    Where its stream cannot be read that is said, since all else is to be told all the same.
+    Where its stream cannot be read the sentence says that, since all else is to be told all the same.
     """
     try:
         found = _held_back(journal, bolt) if bolt.holds_back else None
@@ -46,7 +49,7 @@ def told_held_back(journal: Journal, bolt: Component) -> dict[str, Any] | None:
 
 
 def all_held_back(topology: Topology, journal: Journal) -> list[dict[str, Any]]:
-    """What each bolt of a topology holds back, if anything, as `told_held_back` has it."""
+    """The tuples that each bolt of a topology holds back, if any, as `told_held_back` has them."""
     found = (told_held_back(journal, bolt) for bolt in topology.bolts)
     return [each for each in found if each is not None]
 

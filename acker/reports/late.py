@@ -1,4 +1,4 @@
-"""Looks at the work: what is held, late, given up, or has become too much."""
+"""Looks at the work: batches, folds and messages that are held, late, given up, or too many."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -42,7 +42,7 @@ def held(look: Look) -> Findings:
 
 
 def unapproved(look: Look) -> Findings:
-    """Replays that were let go as if somebody had approved them; for a day, or until somebody does."""
+    """Replays that were let go without the approval that they need; told for a day, or until approved."""
     for refused in refused_since(look.store, look.now - TOGETHER):
         said = (
             f"The replay {printable(refused['request_id'])} of {refused['matched']:,} messages, which "
@@ -82,7 +82,7 @@ def _logged_at(look: Look, component: str, batch: int) -> datetime:
 
 
 def _late(look: Look, what: str, since: datetime, late: timedelta) -> list[str]:
-    """A sentence on what is not done for longer than it may take."""
+    """A sentence on work that is not done for longer than it may take; none where it is in time."""
     if look.now - since <= late:
         return []
     own, pause = look.limits.batch_late, late - look.limits.batch_late
@@ -159,7 +159,7 @@ def late_messages(look: Look) -> Findings:
 
 
 def late_publishes(look: Look) -> Findings:
-    """Folds that are not published, with what the newest try has raised."""
+    """Folds that are not published, with the error of the newest try."""
     fold = look.journal.fold
     if fold is None:
         return
@@ -195,7 +195,7 @@ def backlog(look: Look) -> Findings:
 
 
 def growing_backlog(look: Look) -> Findings:
-    """A backlog that is allowed, has grown for an hour, in both halves of it, and will be too long."""
+    """A backlog that is allowed, has grown in both halves of the last hour, and will soon be too long."""
     ahead, allowed = look.limits.backlog_ahead, look.limits.backlog
     counts = [
         live_count(look.journal.require(LEDGER), moment)
@@ -253,7 +253,7 @@ def _steps(steps: list[str]) -> str:
 
 
 def failed_upkeep(look: Look) -> Findings:
-    """Steps of the upkeep that were wrong when they last ended."""
+    """Steps of the upkeep that had a fault when they last ended."""
     for end in newest_upkeep(look.journal).values():
         if end.fault is not None:
             said = f"The {end.step} of {time_of(end.ended_at)} failed: {end.fault.rstrip('.')}."

@@ -1,4 +1,4 @@
-"""What looks at a topology go by, and what they find for an operator."""
+"""Looks at a topology: their input, their limits, and the findings that they give an operator."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,9 +24,9 @@ class Finding:
 
     Args:
         kind: the name of its part of `PAGE`, such as `late-batches`.
-        subject: the component, stream, disk or DAG that it is of; empty where it is the topology.
+        subject: the component, stream, disk or DAG of the finding; empty where it is the topology.
         said: sentences for a person.
-        grade: how grave it is. A finding whose grade is another than when it was told is told again.
+        grade: how grave the finding is. A finding whose grade has changed since it was told is told again.
         hides: (kind, subject) of findings that cannot be known for as long as this one lasts, where None
             stands for every kind or subject.
     """
@@ -46,18 +46,18 @@ Findings = Iterator[Finding]
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on something is a finding.
+    """The limits beyond which something is a finding.
 
     Args:
-        dead_letters: how many may stand.
+        dead_letters: how many dead letters may stand.
         backlog: how many messages may be in flight or wait for a retry.
         backlog_ahead: for how long ahead the backlog is reckoned by its trend; zero: not at all.
-        acker_late: how old what no fold has seen may be.
+        acker_late: how old events that no fold has seen may be.
         batch_late: how old a batch that is not logged may be, and a logged one that a bolt has yet to take.
         retry_late: for how long a message whose next attempt is due may not be emitted.
         publish_late: how old a fold that is not published may be.
         message_late: how old a message that has not settled may be.
-        source_late: how old what is unread may be; zero: any.
+        source_late: how old unread input may be; zero: any age.
         spout_stalled: for how long a spout may read nothing although there is something; zero: for ever.
         upkeep_late: step of the upkeep -> for how long it may not have ended; a step without: for ever.
         disk_free_percent: how much of a disk, and of its inodes, has to be free.
@@ -105,20 +105,20 @@ class Look:
 
     @cached_property
     def sources(self) -> list[SourceBacklog]:
-        """What each source holds that its spout has not read."""
+        """The backlog of each source, which its spout has not read."""
         return source_backlogs(self.topology, self.journal)
 
 
 def grade_of(number: int) -> str:
-    """A grade that is another when a number has doubled, or is down to a half."""
+    """A grade for a number. It changes when the number has doubled, or is down to a half."""
     return str(number.bit_length())
 
 
 def time_of(moment: datetime) -> str:
-    """A moment for people."""
+    """The text of a moment, for people."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def minutes_of(late: timedelta) -> str:
-    """A span for people."""
+    """The text of a span of time, for people."""
     return f"{late // timedelta(minutes=1):,} minutes"

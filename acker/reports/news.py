@@ -1,4 +1,4 @@
-"""What is new since an operator was last told: a finding is told when it begins, changes and ends."""
+"""News for an operator since the last message: a finding is told when it begins, changes and ends."""
 
 import json
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ class Told:
 
 @dataclass(frozen=True)
 class News:
-    """What to tell after a look; `str` is the message, with a line for each finding.
+    """The findings to tell after a look; `str` is the message, with a line for each finding.
 
     Args:
-        begun: what was not there at the last look.
-        changed: what was there and is graver, or has another cause.
-        again: what has stood for so long since it was told that it is told again.
-        over: what was there and is not any more.
-        stands: all that is there now.
+        begun: findings that were not there at the last look.
+        changed: findings that were there, and have another grade now.
+        again: findings that have stood for so long since they were told that they are told again.
+        over: findings that were there and are not any more.
+        stands: all findings that are there now.
     """
 
     begun: Sequence[Told]
@@ -46,7 +46,7 @@ class News:
 
     @property
     def is_alarm(self) -> bool:
-        """Whether more is to be told than that something is over."""
+        """Whether there are findings to tell besides those that are over."""
         return bool(self.begun or self.changed or self.again)
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ def _lines(how: str, told: Sequence[Told]) -> list[str]:
 
 
 def _first(told: Told) -> str:
-    """What was found, in a sentence, and since when it was there."""
+    """The first sentence of a finding, and since when it was there."""
     sentence = told.finding.said.partition(". ")[0].rstrip(".")
     return f"{sentence} (since {time_of(told.since)})."
 
@@ -81,9 +81,9 @@ def news_of(before: Sequence[Told], found: Sequence[Finding], now: datetime, aga
     """Compare a look with what was told before.
 
     Args:
-        before: what stood after the last look.
-        found: by this look.
-        again_after: after how long what stands is told again; zero: never.
+        before: the findings that stood after the last look.
+        found: the findings of this look.
+        again_after: after how long a finding that stands is told again; zero: never.
     """
     known = {(each.finding.kind, each.finding.subject): each for each in before}
     begun, changed, again, stands = [], [], [], []
@@ -114,7 +114,7 @@ def _is_hidden(finding: Finding, hidden: Hidden) -> bool:
 
 
 def to_json(told: Sequence[Told]) -> str:
-    """What stands, as it is kept from look to look."""
+    """The standing findings as JSON, which is kept from look to look."""
     return json.dumps(
         [
             {
@@ -131,7 +131,7 @@ def to_json(told: Sequence[Told]) -> str:
 
 
 def from_json(text: str | None) -> list[Told]:
-    """What stood after the last look; nothing where nobody knows, and then all of it is told once more."""
+    """The findings that stood after the last look; none where nobody knows, so that all are told again."""
     try:
         return [_told(each) for each in json.loads(text or "[]")]
     except (ValueError, TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""Looks at places: disks, the store, the sources, and where is published to."""
+"""Looks at places: disks, the store, the sources, and the targets."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ _OF_A_SOURCE = ("late-sources", "stalled-spouts", "changed-sources", "empty-sour
 
 
 def store(look: Look) -> Findings:
-    """A store that is gone, where something was done in it before."""
+    """A store that is gone although something was done in it before."""
     if look.has_run:
         return
     where = look.store.path("").rstrip("/")
@@ -67,7 +67,7 @@ def _free(folder: Path) -> Iterator[tuple[int, str]]:
 
 
 def _local(uri: str) -> Path | None:
-    """The folder of a path or of a URI of a file; None of what is elsewhere."""
+    """The folder of a path or of a URI of a file; None for a place that is not on this machine's disks."""
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
@@ -75,7 +75,7 @@ def _local(uri: str) -> Path | None:
 
 
 def late_sources(look: Look) -> Findings:
-    """What is unread for long."""
+    """Sources whose input is unread for long."""
     late = look.limits.source_late
     for source in look.sources if late else ():
         if source.unread and source.oldest and look.now - source.oldest > late:
@@ -88,7 +88,7 @@ def late_sources(look: Look) -> Findings:
 
 
 def stalled_spouts(look: Look) -> Findings:
-    """Spouts that read nothing although there is something."""
+    """Spouts that read nothing for long although their source has unread input."""
     late = look.limits.spout_stalled
     for source in look.sources if late else ():
         if source.unread and source.oldest and look.journal.unfinished(source.spout) is None:
@@ -119,7 +119,7 @@ def quiet_sources(look: Look) -> Findings:
 
 
 def changed_sources(look: Look) -> Findings:
-    """Parts of sources that are others than when they were read."""
+    """Sources with parts that have changed since they were read."""
     for source in look.sources:
         if source.changed is not None:
             said = (
@@ -145,9 +145,7 @@ def unreachable_sources(look: Look) -> Findings:
 
 
 def publishers(look: Look) -> Findings:
-    """Targets that do not hold what was published there, hold what another store has published, or do not
-    tell.
-    """
+    """Targets that lack published rows, hold rows of another store, or could not be looked at."""
     for name, publication in look.topology.publications.items():
         try:
             if look.journal.fold is not None:

@@ -11,10 +11,13 @@ from acker.topology.topology import Topology
 
 @dataclass(frozen=True)
 class PublishedRows:
-    """What a published table holds.
+    """Some rows of a published table.
 
     Args:
+        stream: the stream that is published there.
         to: path or URI of the table.
+        columns: the user's columns.
+        rows: the values of each row, in the order of the columns.
         total: how many rows it has, of which `rows` are some.
     """
 

@@ -1,4 +1,4 @@
-"""What became of the messages that a request for a replay has emitted again. It needs no topology."""
+"""The states of messages that a request for a replay has emitted again. No topology is needed."""
 
 from dataclasses import dataclass
 
@@ -18,14 +18,14 @@ from acker.operations.selection.requests import read_request
 
 @dataclass(frozen=True)
 class Replayed:
-    """How the messages of a request stand, as of the newest fold.
+    """The numbers of the messages of a request by their states, as of the newest fold.
 
     Args:
-        topology: its name.
-        matched: messages that the request chose.
-        emitted: those that were emitted again for it. The others were in flight by then, or somebody else had
-            emitted them.
-        acked, dead_letter, lost: what became of the emitted ones, whether by this attempt or a later one.
+        topology: the name of the topology.
+        matched: messages that the request chose; 0 before any was emitted.
+        emitted: messages that were emitted again for the request. The others were in flight by then, or
+            somebody else had emitted them.
+        acked, dead_letter, lost: emitted messages in these states, by this attempt or a later one.
     """
 
     topology: str
@@ -42,7 +42,7 @@ class Replayed:
 
     @property
     def has_failed(self) -> bool:
-        """Whether some were given up again, or are gone from their source."""
+        """Whether some messages were given up again, or are gone from their source."""
         return bool(self.dead_letter or self.lost)
 
     @property
@@ -68,7 +68,7 @@ class Replayed:
 
 
 def replayed(store: Store, request_id: str) -> Replayed:
-    """What became of the messages that a request has emitted again; of one that is not there it is none."""
+    """The states of the messages that a request has emitted again; all numbers are 0 where it has none."""
     journal = Journal(store)
     emitted = _emitted(journal, request_id)
     if emitted.is_empty():

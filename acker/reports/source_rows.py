@@ -14,11 +14,11 @@ from acker.reports.rows import Value, plain_rows
 
 @dataclass(frozen=True)
 class SourceRow:
-    """What a spout read of one message.
+    """The source row of one message, as its spout read it.
 
     Args:
         values: the source's columns; empty where there is no row to show.
-        missing: why there is none.
+        missing: why there is no row to show; None where there is one.
     """
 
     values: Mapping[str, Value]
@@ -51,7 +51,7 @@ _NOT_THERE = "the stream has no row of the message"
 
 
 def _rows(snapshot: Snapshot, spout: str, batches: Mapping[MessageId, int]) -> dict[MessageId, SourceRow]:
-    """The rows of a spout's messages in its stream; nothing of those that it has no longer."""
+    """Message -> its row in the spout's stream; messages whose row is there no more are left out."""
     table = snapshot.open(stream(spout))
     if table is None or not batches:
         return {}

@@ -1,4 +1,4 @@
-"""What the sources hold beyond what their spouts have planned, looked at without Spark."""
+"""The backlogs of sources: input that their spouts have not planned yet, looked at without Spark."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,12 +33,12 @@ class SourceBacklog:
 
 
 def amounts(unread: Mapping[str, int]) -> str:
-    """What is unread, for people: "3 files, 512 bytes"."""
+    """The amounts of unread input, for people: "3 files, 512 bytes"."""
     return ", ".join(f"{n:,} {unit.removesuffix('s') if n == 1 else unit}" for unit, n in unread.items())
 
 
 def reasons(left_out: Mapping[str, int]) -> str:
-    """What a source holds that is never read, for people: "1 named *.part, 2 before start"."""
+    """The input of a source that is never read, for people: "1 named *.part, 2 before start"."""
     return ", ".join(f"{count:,} {why}" for why, count in left_out.items())
 
 
@@ -53,27 +53,27 @@ def never_read(sources: Sequence[SourceBacklog], journal: Journal) -> list[str]:
 
 
 def left_out(sources: Sequence[SourceBacklog]) -> dict[str, dict[str, int]]:
-    """Spouts whose sources hold what is never read: why -> how much of it."""
+    """Spout whose source has input that is never read -> reason -> the amount of such input."""
     return {source.spout: dict(source.left_out) for source in sources if source.left_out}
 
 
 def changed(sources: Sequence[SourceBacklog]) -> dict[str, Changed]:
-    """Spouts whose sources hold what is another than when it was read: how much of it, with examples."""
+    """Spout -> the parts of its source that have changed since they were read: how many, with examples."""
     return {source.spout: source.changed for source in sources if source.changed is not None}
 
 
 def gone(sources: Sequence[SourceBacklog]) -> dict[str, Changed]:
-    """Spouts whose sources do not hold any more what was read: how much of it, with examples."""
+    """Spout -> the parts that were read and that its source has no more: how many, with examples."""
     return {source.spout: source.gone for source in sources if source.gone is not None}
 
 
 def unknown(sources: Sequence[SourceBacklog]) -> dict[str, str]:
-    """Spouts whose sources could not be looked at, although they can be: why."""
+    """Spout whose source could not be looked at, although it has a `backlog` -> the reason."""
     return {source.spout: source.unknown for source in sources if source.unknown not in (None, _NO_METHOD)}
 
 
 def source_backlogs(topology: Topology, journal: Journal) -> list[SourceBacklog]:
-    """The backlog of each spout, in the topology's order, of which none waits long for another."""
+    """The backlog of each spout, in the topology's order. No spout waits long for another."""
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
         return list(pool.map(lambda spout: _backlog(topology, spout, journal), topology.spouts))
 

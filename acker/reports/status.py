@@ -1,4 +1,4 @@
-"""What `audit`, `status` and `trace` say, read from Delta without Spark."""
+"""The report of `status`, read from Delta without Spark."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -22,7 +22,7 @@ from acker.topology.topology import Publication, Topology
 
 
 def status_report(topology: Topology, store: Store, now: datetime) -> dict[str, Any]:
-    """Where each component, the acker, each publisher, each partition and the source of a spout stand."""
+    """The state of each component, the acker, each publisher, each partition and each source."""
     journal = Journal(store, topology.roles)
     with ThreadPoolExecutor() as pool:  # what waits for an object store waits together
         publications = pool.map(partial(_publication_status, journal), topology.publications.values())

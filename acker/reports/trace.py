@@ -45,7 +45,7 @@ def trace_report(topology: Topology, store: Store, message: str) -> list[Entry]:
     """One message's whole story, oldest first.
 
     Raises:
-        UnknownMessage: no event and no row of the ledger speaks of it.
+        UnknownMessage: no event and no row of the ledger speaks of the message.
     """
     journal = Journal(store, topology.roles)
     mine = parse_message(topology, journal, message)
@@ -85,7 +85,7 @@ def parse_message(topology: Topology, journal: Journal, text: str) -> MessageId:
 
 
 def _reports(journal: Journal, attempts: dict[int, int]) -> list[Entry]:
-    """What components reported of some roots.
+    """The entries for the events of some roots, as components reported them.
 
     Args:
         attempts: root -> its attempt.

@@ -1,7 +1,7 @@
-"""What waits for a topology's components and for its acker, so that a scheduler starts neither for nothing.
+"""Work that waits for a topology's components and its acker, so that a scheduler starts neither for nothing.
 
-It is looked for without Spark, and each thing that waits is a sentence. What cannot be known counts as
-something that waits: then the work itself finds out.
+The work is looked for without Spark, and each piece of it is a sentence. Where it cannot be known whether
+work waits, it counts as waiting: then the run itself finds out.
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ from acker.topology.topology import Topology
 
 
 def waits_for_components(topology: Topology, journal: Journal, now: datetime) -> list[str]:
-    """What a run of the components would find to do: read, go on with, take or publish."""
+    """Sentences on the work of a run of the components: to read, to go on with, to take or to publish."""
     logged = {component.name: journal.logged(component.name) for component in topology.order()}
     unfinished = [each for each in topology.order() if journal.planned(each.name) > logged[each.name]]
     said = [f"{each.name} has an unfinished batch" for each in unfinished if not _is_held(each, journal, now)]
@@ -44,7 +44,7 @@ def _is_held(component: Component, journal: Journal, now: datetime) -> bool:
 
 
 def waits_for_acker(topology: Topology, journal: Journal, now: datetime) -> list[str]:
-    """What a fold would find to do: what none has seen, and messages that may time out or are due.
+    """Sentences on the work of a fold: events that none has seen, messages that may time out or are due.
 
     Messages in flight grow older only where a fold sees the window turn.
     """

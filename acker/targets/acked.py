@@ -29,11 +29,11 @@ class Pass:
     count: int
 
     def of(self, rows: pl.LazyFrame, column: str) -> pl.LazyFrame:
-        """The rows of its roots."""
+        """The rows whose roots belong to the pass."""
         return rows.filter(pl.col(column) % self.count == self.number)
 
     def condition(self, column: str) -> str:
-        """The same in SQL, where a remainder has the sign of what is divided."""
+        """The condition of `of` in SQL, where a remainder has the sign of the dividend."""
         return f"(({column} % {self.count}) + {self.count}) % {self.count} = {self.number}"
 
 
@@ -41,9 +41,9 @@ class Acked:
     """The acked roots, each with its tuples.
 
     Args:
-        streams: the tables that hold, or held, its tuples, by the names of their streams.
+        streams: the tables that hold, or held, the tuples of the roots, by the names of their streams.
         position: the newest fold that counts.
-        every_attempt: whether a message has all its acked attempts, and not the newest one alone.
+        every_attempt: whether all acked attempts of a message count, and not the newest one alone.
         refused: roots (`root_id`) that were refused after their ack, so that nothing of them counts.
     """
 
@@ -82,11 +82,11 @@ class Acked:
         return int(collect(self._rows.filter(*conditions).select(pl.len())).item())
 
     def roots(self, each: Pass, *conditions: pl.Expr) -> pl.DataFrame:
-        """Those of a pass that fulfil all conditions, as the ledger has them, without their tuples."""
+        """The roots of a pass that fulfil all conditions, as rows of the ledger, without their tuples."""
         return collect(each.of(self._rows.filter(*conditions), "root_id"), self._files)
 
     def with_tuples(self) -> Iterator[tuple[Pass, pl.DataFrame]]:
-        """For each pass its roots: root_id, the message's columns, attempt, batch, fold, tuples."""
+        """Each pass with its roots: root_id, the message's columns, attempt, batch, fold, tuples."""
         for each in self.passes():
             tuples = (
                 each.of(self._tuples, "_root_id").group_by("_root_id").agg(tuples=pl.len().cast(pl.Int64))
@@ -100,14 +100,14 @@ class Acked:
         return (file for table in self._streams.values() for file in files_of(table))
 
     def count(self, *conditions: pl.Expr) -> int:
-        """The tuples of roots that fulfil all conditions."""
+        """How many tuples belong to roots that fulfil all conditions."""
         return sum(int(roots.filter(*conditions)["tuples"].sum()) for _, roots in self.with_tuples())
 
     def by_key(self, by: ByKey, types: Mapping[str, pl.Schema], *conditions: pl.Expr) -> list[pl.DataFrame]:
         """Rows of an aggregate over the tuples of roots that fulfil all conditions, by pass and stream.
 
         Args:
-            types: of the columns that the aggregate needs, by stream.
+            types: the types of the columns that the aggregate needs, by stream.
         """
         rows = self._rows.filter(*conditions).select(_root_id="root_id")
         found = []
@@ -120,7 +120,7 @@ class Acked:
 
 
 def _earlier(acked: pl.LazyFrame) -> pl.DataFrame:
-    """Of acked attempts those whose message was acked again later. Few messages were."""
+    """The acked attempts whose message was acked again later. Such messages are few."""
     again = collect(acked.filter(pl.col("attempt") > 1).select(MESSAGE).unique())
     if again.is_empty():
         return acked.clear().collect()
@@ -129,12 +129,12 @@ def _earlier(acked: pl.LazyFrame) -> pl.DataFrame:
 
 
 def is_gone(trim: Trim) -> pl.Expr:
-    """Whether the tuples of a root, with its spout and batch, went with a trimming or before."""
+    """Whether a trimming, or one before it, deleted the tuples of a root, by its spout and batch."""
     return pl.sql_expr(trim.is_gone())
 
 
 def unacked(row: dict[str, Any], where: str) -> tuple[str, Finding]:
-    """What is wrong with a published root that is no message's newest acked attempt."""
+    """The kind and the finding of a published root that is no message's newest acked attempt."""
     if row["spout"] is None:
         why = f"{row['found']} rows in {where} that no acked root vouches for"
         return "unexpected", Finding(f"root {row['root_id']}", why)

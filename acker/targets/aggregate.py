@@ -32,10 +32,15 @@ class DeltaAggregate(DeltaTarget):
     """A Delta table of running aggregates.
 
     Args:
-        by: the key's columns.
+        path: path or URI of the table. The first fold that has tuples for the table makes it.
+        by: the columns of the key.
         aggregates: column -> its aggregate.
-        topic: where the rows that a fold changes are sent as well, as they are afterwards; a tombstone where
-            one is gone. A topic that is compacted by key holds what the table holds.
+        topic: the KafkaTarget to which the rows that a fold changes are sent as well, in their new state. A
+            row that is gone is sent as a tombstone. A topic that is compacted by key holds the same rows as
+            the table.
+
+    Attributes:
+        takes_back: see `Target`; True.
 
     Raises:
         TopologyError: the records of the topic have no key, or may come twice.
@@ -57,11 +62,11 @@ class DeltaAggregate(DeltaTarget):
     def violations(
         self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
     ) -> DataFrame:
-        """See `Target`. Of a table that exists already the rules are asked that its keys can break.
+        """See `Target`. Of an existing table, only the rules that its keys can break are checked.
 
         Raises:
             TopologyError: the stream lacks a column of the key or of an aggregate, or has it in a type that
-                cannot serve.
+                cannot be used.
             BoltError: the table could take no row.
         """
         types = {name: kind for name, kind in rows.dtypes if name in columns}
@@ -86,7 +91,7 @@ class DeltaAggregate(DeltaTarget):
         """Refuse a table to which no fold could be added.
 
         Raises:
-            BoltError: with what to do.
+            BoltError: the table lacks a column or only takes new rows; the error says what to do.
         """
         there = {field.name.lower() for field in schema_of(table).fields}
         missing = [name for name in (*self.by, *self.aggregates, COUNT) if name.lower() not in there]
@@ -115,7 +120,7 @@ class DeltaAggregate(DeltaTarget):
         return None
 
     def apply(self, spark: SparkSession, changes: Changes) -> None:
-        """See `Target`. What goes to a topic goes there first: the table's position is that of both."""
+        """See `Target`. The topic gets its rows before the table: the table's position is that of both."""
         self.check_remembers(changes.publisher)
         with exact(spark):
             self._take_in(spark, changes)
@@ -151,7 +156,7 @@ class DeltaAggregate(DeltaTarget):
         self.merge(spark, table, summed, changes, sql)
 
     def _check_taken(self, spark: SparkSession, changes: Changes) -> None:
-        """Let Spark raise what the table's rules tell of a row, before the topic has it.
+        """Let Spark raise the error of a row that breaks a rule of the table, before the topic has the row.
 
         Raises:
             PySparkException: a value that the table does not take, in the rule's words.
@@ -181,7 +186,7 @@ class DeltaAggregate(DeltaTarget):
         return " AND ".join(f"target.{key} <=> changes.{key}" for key in map(sql_name, self.by))
 
     def _after(self, spark: SparkSession, summed: DataFrame) -> DataFrame:
-        """The rows that sums change, as they are once these are merged; `_tuples` of 0: it is gone."""
+        """The rows that sums change, as they are after the merge. One with `_tuples` of 0 is deleted."""
         if open_table(self.path) is None:
             return summed
         both = summed.alias("changes").join(
@@ -202,7 +207,7 @@ class DeltaAggregate(DeltaTarget):
         )
 
     def _summed(self, changes: Changes) -> DataFrame:
-        """One row per key: what the tuples add to it, less what the replaced ones had added."""
+        """One row per key: the contribution of the added tuples, less that of the replaced ones."""
         types = dict(changes.added.dtypes)
         for aggregate in self.aggregates.values():
             aggregate.check(changes.publisher.stream, types)
@@ -214,7 +219,7 @@ class DeltaAggregate(DeltaTarget):
         return self._grouped(signed, types)
 
     def _grouped(self, signed: DataFrame, types: Mapping[str, str]) -> DataFrame:
-        """One row per key of tuples, each of which has its `_sign`."""
+        """The tuples, each with its `_sign`, aggregated to one row per key."""
         sign = F.col("_sign")
         return signed.groupBy(*map(sql_name, self.by)).agg(
             *[aggregate.of(sign, types).alias(column) for column, aggregate in self.aggregates.items()],
@@ -226,7 +231,7 @@ class DeltaAggregate(DeltaTarget):
         return ByKey(self.by, self.aggregates)
 
     def audit(self, evidence: Evidence) -> Verdict:
-        """See `Target`. Each row is what the acked tuples of its key make; its topic holds what was sent."""
+        """See `Target`. Each row is compared with the acked tuples of its key, the topic with its markers."""
         verdict = audit_by_key(evidence, self.table(), self.rows_by_key())
         if self.topic is None:
             return verdict

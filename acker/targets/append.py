@@ -26,15 +26,18 @@ ROOT = "_root_id"
 @checked
 @dataclass(frozen=True)
 class DeltaAppend(DeltaTarget):
-    """A Delta table of rows.
+    """A Delta table to which the tuples of acked messages are appended as rows.
 
     Where a message is acked again, after a replay by hand, its new rows replace the earlier ones.
+
+    Args:
+        path: path or URI of the table. The first fold that has tuples for the table makes it.
     """
 
     has_roots: ClassVar[bool] = True
 
     def irreversible(self) -> str | None:
-        """See `Target`. What a table only adds to cannot leave it."""
+        """See `Target`. No row can leave a table that has the property `delta.appendOnly`."""
         table = self.table()
         if table is None or not is_append_only(table):
             return None
@@ -46,7 +49,7 @@ class DeltaAppend(DeltaTarget):
     def violations(
         self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
     ) -> DataFrame:
-        """See `Target`. A table that exists already is asked for all its rules."""
+        """See `Target`. All rules of an existing table are checked."""
         table = open_table(self.path)
         if table is None:
             return rows
@@ -56,7 +59,7 @@ class DeltaAppend(DeltaTarget):
         return rules.refused(rows)
 
     def apply(self, spark: SparkSession, changes: Changes) -> None:
-        """See `Target`. A small fold goes without Spark into a table that asks for nothing else."""
+        """See `Target`. A small fold is appended without Spark to a table that needs only new files."""
         self.check_remembers(changes.publisher)
         table = open_table(self.path)
         if changes.replaced_roots is not None and table is not None:
@@ -82,7 +85,7 @@ class DeltaAppend(DeltaTarget):
         self.merge(spark, table, source, changes, sql, adds_columns=True)
 
     def audit(self, evidence: Evidence) -> Verdict:
-        """See `Target`. Message by message: its rows say what its tuples do, or are as many."""
+        """See `Target`. The rows of each message are compared with its tuples, by content or by number."""
         table = self.table()
         if table is not None and (why := fault_of_columns(table, [ROOT], ROOT)) is not None:
             return incomparable(evidence, table, why)

@@ -1,8 +1,8 @@
 """The audit of published Delta tables: the tuples of exactly one acked attempt of each message.
 
-What is missing is lost, what nobody acked is unexpected, and what is there twice is duplicated. It runs
-without Spark, and in passes, each of which holds some of the roots, so that its memory has a bound.
-Here tuples are counted; what they say is compared by `by_content` and `made_anew`.
+Tuples that are missing are lost, tuples that nobody acked are unexpected, and tuples that are there twice are
+duplicated. The audit runs without Spark, and in passes, each of which holds some of the roots, so that its
+memory has a bound. Here tuples are counted; `by_content` and `made_anew` compare their contents.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _NUMBERS = ("byte", "short", "integer", "long", "float", "double")
 
 
 def acked_tuples(snapshot: Snapshot, name: str, before: Trim, after: Trim, every_attempt: bool) -> int:
-    """How many tuples of a stream belong to acked messages that go with the second trimming."""
+    """How many tuples of acked messages the second trimming deletes from a stream, beyond the first."""
     assert snapshot.fold is not None
     streams = {name: snapshot.require(stream(name))}
     refused = refused_roots(recorded(snapshot), [name], None if every_attempt else snapshot.fold)
@@ -38,7 +38,7 @@ def acked_tuples(snapshot: Snapshot, name: str, before: Trim, after: Trim, every
 
 
 def unpublished(evidence: Evidence) -> Verdict:
-    """What is missing where there is no table yet."""
+    """The verdict where there is no table yet: all acked tuples are missing."""
     acked = Acked.of(evidence)
     lost = [
         Finding(message_name(row), "acked, but nothing is published")
@@ -51,11 +51,11 @@ def unpublished(evidence: Evidence) -> Verdict:
 
 
 def fault_of_columns(table: DeltaTable, names: Iterable[str], own: str) -> str | None:
-    """Why a table cannot be compared: it lacks a column, or its own one is no number; None where it can.
+    """Why a table cannot be compared: it lacks a column, or `own` is no number; None where it can.
 
     Args:
-        names: the columns without which it cannot.
-        own: the one that publishers add.
+        names: the columns that a comparison needs.
+        own: the column that publishers add.
     """
     types = {field.name: field.type for field in table.schema().fields}
     missing = [name for name in names if name not in types]
@@ -66,7 +66,7 @@ def fault_of_columns(table: DeltaTable, names: Iterable[str], own: str) -> str |
 
 
 def incomparable(evidence: Evidence, table: DeltaTable, why: str) -> Verdict:
-    """The verdict over a table that is not as publishers made it."""
+    """The verdict over a table whose columns are not as publishers made them."""
     acked = Acked.of(evidence).number()
     return Verdict({"unexpected": [Finding(table.table_uri, why)]}, 0, 0, acked, (f"the table {why}",))
 
@@ -75,7 +75,7 @@ def audit_rows(evidence: Evidence, table: DeltaTable | None, why: str) -> Verdic
     """Compare how many rows a table has of each root, by their column `_root_id`, with how many were acked.
 
     Args:
-        why: they are not compared by what they say.
+        why: the reason why rows are not compared by what they say.
     """
     if table is None:
         return unpublished(evidence)
@@ -115,7 +115,7 @@ def audit_counts(evidence: Evidence, table: DeltaTable | None, counted: str, why
 
     Args:
         counted: the column with the number of a row's tuples.
-        why: they are not compared by key.
+        why: the reason why rows are not compared by key.
     """
     if table is None:
         return unpublished(evidence)
@@ -133,7 +133,7 @@ def audit_sent(evidence: Evidence, where: str, found: int) -> Verdict:
 
 
 def tuples_due(evidence: Evidence, acked: Acked) -> int:
-    """How many tuples were acked, what is trimmed and what belongs to no message included."""
+    """How many tuples were acked, with trimmed tuples and tuples of no message included."""
     assert evidence.counted.tuples is not None
     gone = sum(evidence.counted.tuples.get(name, 0) for name in evidence.streams)
     untracked = pl.concat([untracked_in(evidence, name).select(pl.len()) for name in evidence.streams])

@@ -1,7 +1,7 @@
-"""What every target offers: a place where the tuples of a stream appear once their messages are acked.
+"""The protocol of targets: places where the tuples of a stream appear once their messages are acked.
 
-A target keeps its own position, the newest fold that it holds, and takes a fold in with it in one commit. So
-a publish that is repeated or interrupted changes nothing.
+A target keeps its own position, which is the newest fold that it holds. One commit brings both a fold and the
+new position. So a publish that is repeated or interrupted changes nothing.
 """
 
 import json
@@ -35,13 +35,13 @@ def _no_roots() -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Publisher:
-    """Who publishes: a stream of a store. A target may serve several stores.
+    """The publisher of a stream of a store. A target may serve several stores.
 
     Args:
         store: the ids of the store, and not its path. So a store that is named by another URI does not
             publish everything a second time.
         stream: a component's name, or `component.stream`.
-        where: path or URI of the store, for whoever finds what it published.
+        where: path or URI of the store, for people who find its rows in a target.
     """
 
     store: Identity
@@ -50,33 +50,35 @@ class Publisher:
 
     @classmethod
     def of(cls, ledger: DeltaTable, stream: str) -> "Publisher":
-        """The publisher of a stream of the store with a ledger."""
+        """The publisher of a stream of the store to which a ledger belongs."""
         return cls(identity_of(ledger, stream), stream, path_of(ledger).removesuffix(f"/{LEDGER}"))
 
     @property
     def app(self) -> str:
-        """The transaction id under which it publishes."""
+        """The transaction id under which the publisher commits."""
         return f"{self.store.own}/{self.stream}"
 
     @property
     def former(self) -> list[tuple["Publisher", int]]:
-        """Who it was in the stores that its store is a copy of, each with the newest fold that counts."""
+        """The stream's publishers in the stores that this one is a copy of, each with its last valid fold."""
         return [(Publisher(Identity(store), self.stream), fold) for store, fold in self.store.former.items()]
 
     def note(self, fold: int, is_shared: bool = False) -> str:
-        """The user metadata of the commit that published a fold, by which a target finds its time."""
+        """The user metadata of the commit that publishes a fold, by which a target finds the commit."""
         shared = {"shared": True} if is_shared else {}
         return json.dumps({"published": self.app, "fold": fold, "store": self.where, **shared})
 
 
 @dataclass(frozen=True)
 class Note:
-    """What a target keeps of a fold that somebody published.
+    """The note that a target keeps of a published fold.
 
     Args:
         app: the publisher's transaction id.
-        store: path or URI of its store; "" where an older version published.
-        is_shared: whether it knows that others publish there.
+        fold: the number of the fold.
+        at: the time of the publish, in UTC.
+        store: path or URI of the publisher's store; "" where an older version published.
+        is_shared: whether the publisher knows that others publish to the target.
     """
 
     app: str
@@ -88,14 +90,14 @@ class Note:
 
 @dataclass(frozen=True)
 class Changes:
-    """What one fold brings to a target.
+    """The tuples that one fold adds to a target, and those that it replaces.
 
     Args:
         added: the tuples that were acked: `_root_id`, null where they are untracked, and the user's columns.
-        is_small: whether they are few, and may pass through this process.
+        is_small: whether the added tuples are few, and may pass through this process.
         messages: of each root that was acked: `_root_id`, spout, source_partition, source_offset, attempt.
         replaced_roots: `_root_id` of earlier attempts whose tuples leave; None where there are none.
-        replaced: the tuples of those, for a target that `takes_back`; else None.
+        replaced: the tuples of `replaced_roots`, for a target that `takes_back`; else None.
         is_shared: whether others may publish to the target.
     """
 
@@ -110,31 +112,32 @@ class Changes:
 
     @property
     def note(self) -> str:
-        """See `Publisher`."""
+        """See `Publisher.note`."""
         return self.publisher.note(self.fold, self.is_shared)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a store says that a target should hold.
+    """The contents that a target should have, according to a store.
 
     Args:
-        stream: the name of the stream that feeds it.
-        streams: the tables of all streams that ever fed it, by their names; of `stream` first.
-        position: the newest fold that it holds.
-        folded: the newest batch of the stream's component in that fold.
+        stream: the name of the stream that feeds the target.
+        streams: the tables of all streams that ever fed the target, by their names; that of `stream` first.
+        position: the newest fold whose tuples the target should hold.
+        folded: the newest batch of the stream's component whose tuples the target should hold.
         trim: how far the streams were trimmed, or are about to be.
-        counted: the newest trimming of which it is known how many tuples went.
-        kept: what the store keeps of trimmed tuples of aggregates, by stream, where it keeps something.
-        kept_rows: what it keeps of trimmed rows.
-        former: the newest batch of each other stream's component in the newest fold of it that the target
-            holds, by stream.
+        counted: the newest trimming of which it is known how many tuples it deleted.
+        kept: the tables with the sums of trimmed tuples of aggregates, by stream; only streams that have one.
+        kept_rows: the sums of trimmed rows.
+        former: each other stream -> the newest batch of its component in the newest fold of that stream that
+            the target holds.
         may_be_untracked: whether the stream may have tuples of no message.
         contents: whether messages are compared by what their rows say, and not by their number alone.
         read_topics: whether the records of topics are read as well.
         topology: the topology's name, for commands that are named.
-        refused: the acked roots (`root_id`) that it must not hold, since it or another table refused them.
-        refused_here: those of them that it has refused itself.
+        refused: the acked roots (`root_id`) that the target must not hold, since it or another table refused
+            them.
+        refused_here: those of `refused` that the target has refused itself.
     """
 
     ledger: DeltaTable
@@ -167,13 +170,13 @@ Findings = Mapping[str, list[Finding]]  # lost, unexpected, duplicated -> what i
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong with what a target holds, and how that was found out.
+    """The findings on the contents of a target, and how these were compared.
 
     Args:
-        compared: acked messages whose rows were compared by what they say.
-        by_count: those whose rows were counted.
-        not_compared: those whose rows were not looked at.
-        why: why not all was compared by what it says; empty where it was.
+        compared: how many acked messages had their rows compared by what they say.
+        by_count: how many had their rows counted.
+        not_compared: how many had their rows not looked at.
+        why: the reasons why not all rows were compared by what they say; empty where all were.
     """
 
     findings: Findings
@@ -184,7 +187,13 @@ class Verdict:
 
 
 class Target(ABC):
-    """A place to publish to."""
+    """A place to which the tuples of a stream are published, fold by fold.
+
+    Attributes:
+        takes_back: whether the target needs the tuples of a replaced attempt, to take them back.
+        only_adds: whether the tuples of a replaced attempt stay in the target.
+        takes_several: whether several streams of a topology may be published to one place.
+    """
 
     takes_back: ClassVar[bool] = False  # it needs the tuples of a replaced attempt to take them back
     only_adds: ClassVar[bool] = False  # the tuples of a replaced attempt stay
@@ -194,7 +203,7 @@ class Target(ABC):
     @property
     @abstractmethod
     def uri(self) -> str:
-        """Where it is. No two streams of a topology are published to one place that is not for several."""
+        """The place of the target. Two streams of a topology need `takes_several` to share one."""
 
     @property
     def folder(self) -> str | None:
@@ -221,24 +230,40 @@ class Target(ABC):
 
     @abstractmethod
     def pinned(self) -> "Target":
-        """The target as it stands, all of whose answers are of one version."""
+        """Fix the target at its present version.
+
+        Returns:
+            The target, all of whose answers are of that version.
+        """
 
     @abstractmethod
     def position(self, app: str) -> int:
-        """The newest fold that a publisher's `app` has committed; 0 before the first."""
+        """Find the newest fold that a publisher has committed.
+
+        Args:
+            app: the publisher's transaction id, as `Publisher.app` has it.
+
+        Returns:
+            The number of the fold; 0 before the first.
+        """
 
     @abstractmethod
     def violations(
         self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
     ) -> DataFrame:
-        """`rows` of a component, those that the target would refuse as failures of their messages.
+        """Find the rows of a component that the target would refuse.
 
         A row that broke a rule of the target would else stop the publish of a whole fold, long after its
         message was acked.
 
         Args:
+            spark: the Spark session.
             stream: the stream that is published; rows of others stay as they are.
+            rows: the rows of the component.
             columns: the user's columns of the stream.
+
+        Returns:
+            All rows. Those that the target would refuse are failures of their messages (`_kind`, `_error`).
 
         Raises:
             BoltError: the target would refuse every row.
@@ -246,61 +271,106 @@ class Target(ABC):
 
     @abstractmethod
     def apply(self, spark: SparkSession, changes: Changes) -> None:
-        """Take a fold in, once, however often it is called.
+        """Take a fold in, once, however often this is called.
+
+        Args:
+            spark: the Spark session.
+            changes: the tuples of the fold.
 
         Raises:
-            StoreError: it could not be taken in.
+            StoreError: the fold could not be taken in.
         """
 
     def refused(
         self, spark: SparkSession, changes: Changes, groups: pl.DataFrame, scratch: str
     ) -> pl.DataFrame:
-        """What it does not take of a fold that `apply` could not take in, found without changing it.
+        """Find the roots that the target refuses of a fold that `apply` could not take in.
+
+        The target itself does not change.
 
         Args:
+            spark: the Spark session.
+            changes: the tuples of the fold.
             groups: the roots that the fold acked: `root_id`, and `group`, the same for those acked together.
-            scratch: path or URI of a folder that it may make, and that is deleted afterwards.
+            scratch: path or URI of a folder that the target may make, and that is deleted afterwards.
 
         Returns:
-            `root_id` and `reason`; no rows where the fault is not that of some messages.
+            `root_id` and `reason` of the roots; no rows where the fault is not that of some messages.
         """
         return NOTHING_REFUSED
 
     @abstractmethod
     def audit(self, evidence: Evidence) -> Verdict | Findings:
-        """Compare what it holds with what it should hold. Mere findings say that it counted."""
+        """Compare the contents of the target with those that it should have.
+
+        Args:
+            evidence: the contents that the target should have.
+
+        Returns:
+            The verdict. Findings alone say that the target only counted.
+        """
 
     @abstractmethod
     def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
-        """When it took a fold in, in UTC; None where nobody knows any more."""
+        """Find the time at which the target took a fold in.
+
+        Args:
+            publisher: the publisher of the fold.
+            fold: the number of the fold.
+
+        Returns:
+            The time, in UTC; None where nobody knows it any more.
+        """
 
     def target_id(self) -> str | None:
-        """Who it is, another one where it was made anew; None: it is not there; "": nobody knows."""
+        """Identify the target, so that one that was made anew is told from the one before.
+
+        Returns:
+            The id of the target; None where the target is not there, and "" where nobody knows the id.
+        """
         return ""
 
     def notes(self, stream: str | None = None) -> Iterator[Note]:
-        """What it holds of the folds that anybody published, newest first, as far as it can tell.
+        """Read the notes of published folds, as far as the target keeps them.
 
         Args:
-            stream: those of publishers of streams of another name may be left out.
+            stream: notes of publishers of streams of another name may be left out; None asks for all.
+
+        Returns:
+            The notes of all publishers, newest first.
         """
         return iter(())
 
     def has_rows(self) -> bool:
-        """Whether rows are in it that were published, whoever did so."""
+        """Tell whether the target holds published rows, of any publisher.
+
+        Returns:
+            True where the target holds such rows; False also where it cannot tell.
+        """
         return False
 
     def fallen(self, publisher: Publisher) -> str:
-        """What may have happened where it holds less than it did, as half a sentence."""
+        """Explain how the target may have come to hold less than it did.
+
+        Args:
+            publisher: the publisher whose folds are missing.
+
+        Returns:
+            Half a sentence for an error message.
+        """
         return "it was restored, or an older copy of it was put back"
 
     def irreversible(self) -> str | None:
-        """Why acked messages cannot be replayed, and what to do; None where they can."""
+        """Explain why acked messages cannot be replayed, with the remedy.
+
+        Returns:
+            The explanation; None where acked messages can be replayed.
+        """
         return None
 
 
 def position_of(target: Target, publisher: Publisher) -> int:
-    """The newest fold that a publisher has committed, or who it was before; 0 before the first."""
+    """The newest fold that a publisher or a former one of its stream has committed; 0 before the first."""
     own = target.position(publisher.app)
     if own:
         return own

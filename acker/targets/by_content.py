@@ -1,4 +1,4 @@
-"""The audit of published rows by what they say: of each message, and of what was trimmed by fold.
+"""The audit of published rows by content: message by message, and trimmed rows fold by fold.
 
 The digests of rows add up, so nothing is sorted and no row is looked for: a message's rows in the stream and
 in the table have the same number and the same sum, or something is wrong with them.
@@ -33,7 +33,7 @@ def audit_contents(evidence: Evidence, table: DeltaTable | None, uri: str) -> Ve
     """Compare the rows of a table with the tuples of acked roots, by their column `_root_id`.
 
     Args:
-        uri: of the table, which may not be there yet.
+        uri: path or URI of the table, which may not be there yet.
 
     Raises:
         NoDigest: a column is of a type that cannot be compared.
@@ -70,7 +70,7 @@ def sums_of_table(
     """Acked roots that fulfil all conditions, with the `rows` and the `digest` that a table has of each.
 
     Args:
-        streams: whose columns count.
+        streams: the tables of the streams whose columns count.
     """
     passes = acked.passes(*conditions)
     with Contents(len(passes), padded(table)) as contents:
@@ -80,13 +80,13 @@ def sums_of_table(
 
 
 def sums_of_folds(roots: pl.DataFrame) -> pl.DataFrame:
-    """The same by fold: columns fold, messages, rows and digest."""
+    """The sums of roots by fold: columns fold, messages, rows and digest."""
     sums = [pl.col(name).sum() for name in ("rows", "digest")]
     return roots.group_by("fold").agg(pl.len().cast(pl.Int64).alias("messages"), *sums)
 
 
 class _Judged:
-    """What is wrong with a table's rows, gathered pass by pass."""
+    """The findings on a table's rows, gathered pass by pass."""
 
     def __init__(self, evidence: Evidence, table: DeltaTable | None, uri: str, columns: set[str]) -> None:
         self._evidence, self._uri = evidence, uri if table is None else table.table_uri
@@ -136,8 +136,8 @@ class _Judged:
         """The verdict after all passes.
 
         Args:
-            wanted: rows of no message that are in the streams.
-            found: those that are in the table.
+            wanted: the sum of the rows of no message in the streams.
+            found: the sum of the rows of no message in the table.
         """
         if self._edited:
             why = (
@@ -157,7 +157,7 @@ class _Judged:
         return Verdict(self._findings, compared, 0, unknown, tuple(why_not))
 
     def _judge_gone(self, kept: Kept) -> int:
-        """Compare what was trimmed, by fold. Returns of how many messages that cannot be done."""
+        """Compare trimmed rows by fold. Returns the number of messages whose rows cannot be compared."""
         sums = [pl.col(name).sum() for name in ("rows", "digest")]
         of_folds = kept.rows.filter(pl.col("fold").is_not_null()).group_by("fold")
         wanted = of_folds.agg(*sums, untold=pl.col("digest").has_nulls())
@@ -176,7 +176,7 @@ class _Judged:
         return int(both.filter(is_untold)["messages"].sum())
 
     def _judge_others(self, kept: Kept, wanted: Sum, found: Sum) -> bool:
-        """Compare the rows of no message, all at once. Returns whether that could be done."""
+        """Compare the rows of no message, all at once. Returns whether they could be compared."""
         for row in kept.rows.filter(pl.col("fold").is_null()).iter_rows(named=True):
             wanted = wanted.plus(row["rows"], row["digest"])
         if wanted == found:
@@ -197,16 +197,16 @@ class _Judged:
 def gone_rows(
     snapshot: Snapshot, name: str, before: Trim, after: Trim, upto: int, batches: Sequence[int]
 ) -> pl.DataFrame:
-    """Sums of what goes with the second trimming from a stream: columns fold, messages, rows and digest.
+    """Sums of the rows that the second trimming deletes from a stream: fold, messages, rows and digest.
 
-    The row without a fold is of no message.
+    The row without a fold has the sum of the tuples of no message.
 
     Args:
         upto: the newest batch of the stream whose tuples of no message were published.
-        batches: of the stream, among which are all that the messages that go have caused.
+        batches: batches of the stream, among them all that the deleted messages have caused.
 
     Raises:
-        NoDigest: a column is of a type that has none.
+        NoDigest: a column is of a type that has no digest.
     """
     assert snapshot.fold is not None
     table = snapshot.require(stream(name))

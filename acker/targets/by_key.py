@@ -1,8 +1,8 @@
-"""Running aggregates once more, by key: from the streams, and from what was kept of tuples that were trimmed.
+"""Running aggregates made again, by key: from the streams, and from the kept sums of trimmed tuples.
 
-A trimming takes tuples away that a published row stands for. So it first adds them up, and keeps one row for
-each key in the table `trimmed/<stream>` of the store. The audit adds up the tuples that are there, and those
-rows, and compares each key. All of it runs without Spark.
+A trimming deletes tuples that a published row stands for. So it first adds these tuples up, and keeps one row
+for each key in the table `trimmed/<stream>` of the store. The audit adds up the tuples that are left and the
+kept rows, and compares each key. All of this runs without Spark.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ _APP = "trim"
 
 
 def trimmed(stream: str) -> str:
-    """The table of the store that has what was trimmed of a stream."""
+    """The name of the store's table with the sums of tuples that were trimmed from a stream."""
     return f"trimmed/{stream}"
 
 
@@ -35,7 +35,7 @@ class ByKey:
     """The rows of a running aggregate, as the audit makes them.
 
     Args:
-        keys: the key's columns.
+        keys: the columns of the key.
         aggregates: column -> its aggregate; only those that can be computed again count.
     """
 
@@ -49,11 +49,11 @@ class ByKey:
 
     @property
     def columns(self) -> list[str]:
-        """All columns of its rows."""
+        """All columns of the rows."""
         return [*self.keys, *self.recomputed, COUNT]
 
     def that_can_be_made(self, streams: Iterable[DeltaTable]) -> "ByKey | str":
-        """It with those aggregates alone that can be made anew from streams; or why none can."""
+        """A copy with only the aggregates that streams can make again; or the reason why none can."""
         fit = {name: each for name, each in self.aggregates.items() if name in self.recomputed}
         for table in streams:
             found = _schema(table)
@@ -71,24 +71,24 @@ class ByKey:
         return {*self.keys, *(name for name in columns if name is not None)}
 
     def types_in(self, table: DeltaTable) -> pl.Schema:
-        """The columns of a stream that it needs."""
+        """The columns of a stream that the key and the aggregates need, with their types."""
         return pl.Schema({name: kind for name, kind in _schema(table).items() if name in self._used})
 
     def name_of(self, row: Mapping[str, Any], ended: str = "") -> str:
         """A row's key, for people.
 
         Args:
-            ended: how the names of its columns end in the row.
+            ended: the end of the names of the key's columns in the row.
         """
         return ", ".join(f"{name}={row[f'{name}{ended}']}" for name in self.keys)
 
     def over(self, tuples: pl.LazyFrame, types: pl.Schema) -> pl.LazyFrame:
-        """One row per key of tuples."""
+        """The tuples aggregated to one row per key."""
         made = {name: each.over(types) for name, each in self.recomputed.items()}
         return tuples.group_by(self.keys).agg(**made, **{COUNT: pl.len().cast(pl.Int64)})
 
     def together(self, rows: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """One row per key of rows, of which a key may have many."""
+        """The rows, of which a key may have many, merged to one row per key."""
         every = pl.concat(rows, how="vertical_relaxed")
         kinds = every.schema
         made = {name: each.together(name, kinds[name]) for name, each in self.recomputed.items()}
@@ -98,15 +98,17 @@ class ByKey:
 
 
 def keep(store: Store, stream: str, by: ByKey, gone: pl.DataFrame, before: int, number: int) -> None:
-    """Keep what goes with a trimming, in one commit that happens once. All before it is one row a key then.
+    """Keep the sums of the tuples that a trimming deletes, in one commit that happens once.
+
+    The sums of all trimmings before become one row per key.
 
     Args:
-        gone: rows of the keys whose tuples go.
+        gone: the sums of the deleted tuples, one row per key.
         before: the newest trimming that was counted.
-        number: of this one.
+        number: the number of this trimming.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the table of the sums cannot be written.
     """
     path = store.path(trimmed(stream))
     table = open_table(path)
@@ -135,7 +137,7 @@ def keep(store: Store, stream: str, by: ByKey, gone: pl.DataFrame, before: int, 
 
 
 def rows_kept(table: DeltaTable, by: ByKey, upto: int) -> pl.DataFrame | None:
-    """What is kept of trimmings up to one; None where that is of other keys or aggregates."""
+    """The sums kept of trimmings up to one; None where they are of other keys or aggregates."""
     found = _schema(table)
     if [name for name in found if name != TRIM] != by.columns:
         return None
@@ -144,7 +146,7 @@ def rows_kept(table: DeltaTable, by: ByKey, upto: int) -> pl.DataFrame | None:
 
 
 def rows_published(table: DeltaTable, by: ByKey) -> pl.DataFrame:
-    """The rows of a published table that has all its columns."""
+    """The rows of a published table that has the key and all the aggregates."""
     columns = ", ".join('"' + name.replace('"', '""') + '"' for name in by.columns)
     return pl.DataFrame(query_table(f"SELECT {columns} FROM published", published=table))
 

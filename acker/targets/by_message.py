@@ -1,4 +1,4 @@
-"""How many records each attempt of a message has in topics, beside how many of its tuples were sent there."""
+"""The audit of topics by message: each attempt's number of records, compared with that of its tuples."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -24,7 +24,7 @@ class ByMessage:
     """The records of topics by the message and the attempt that their headers name, in passes.
 
     Args:
-        fold: the newest one of which some records may be there.
+        fold: the newest fold of which some records may be in the topics.
     """
 
     def __init__(self, evidence: Evidence, fold: int) -> None:
@@ -57,10 +57,10 @@ class ByMessage:
         self._held = []
 
     def compare(self, records: Callable[[], Iterable[Found]]) -> dict[str, list[Finding]]:
-        """Messages with fewer or more records than tuples, and records of what was not acked.
+        """Find messages with fewer or more records than tuples, and records of attempts that were not acked.
 
         Args:
-            records: reads them once more, where some are to be named.
+            records: reads the records once more, where some are to be named.
         """
         self._let_go()
         for roots in self._roots():
@@ -77,7 +77,7 @@ class ByMessage:
         return findings
 
     def _compared(self, number: int) -> pl.DataFrame:
-        """The keys of a pass with other numbers than they should have: root_id, found, wanted."""
+        """The keys of a pass that have a wrong number of records: root_id, found, wanted."""
         found = self._found.sums(number).select("root_id", found="rows")
         wanted = self._wanted.sums(number).select("root_id", wanted="digest")
         both = found.join(wanted, on="root_id", how="full", coalesce=True)
@@ -86,7 +86,7 @@ class ByMessage:
         return both.filter(is_wrong).with_columns(pl.col("found").fill_null(0))
 
     def _roots(self) -> Iterator[pl.DataFrame]:
-        """The acked roots with their keys, in passes; tuples of which nobody can tell are `_ANY`."""
+        """The acked roots with their keys, in passes; `tuples` is `_ANY` where their number is not known."""
         untold = is_gone(self._evidence.counted) | (pl.col("fold") > self._evidence.position)
         for _, roots in self._acked.with_tuples():
             keys = [_key_of(row) for row in roots.iter_rows(named=True)]
@@ -113,7 +113,7 @@ def _key_of(row: dict[str, Any]) -> int:
 
 
 def _named(keys: set[int], records: Iterable[Found]) -> Iterator[Finding]:
-    """The records with some keys."""
+    """A finding for each record that has one of the keys."""
     for record in records:
         if (_key(record) + 2**63) % 2**64 - 2**63 in keys:
             message, attempt = (

@@ -1,8 +1,9 @@
-"""The audit of topics by what their records say.
+"""The audit of topics by the contents of their records.
 
 Markers keep how many records were sent to each partition, and the sum of their digests. The sums of all
-publishers to a topic are those of the records that are read, or something is wrong with these. Where only the
-audited publishers send to it, the messages are named whose records are too few, too many, or not acked.
+publishers to a topic equal those of the records that are read, or something is wrong with the records. Where
+only the audited publishers send to a topic, the messages are named whose records are too few, too many, or
+not acked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,10 +27,10 @@ _NOTHING = Tally(0, 0)
 
 
 class ByRecord:
-    """The records of topics, read once, beside what all publishers say that they have sent.
+    """The records of topics, compared with the sums that the markers of all publishers keep.
 
     Args:
-        looked: where the topics begin.
+        looked: the topics as they are now.
 
     Raises:
         SourceError: the cluster does not answer, or a topic may not be read.
@@ -80,7 +81,7 @@ class ByRecord:
         return untold or any(self._looked.is_now(place) for place in marker.sent.places)
 
     def _is_all_told(self) -> bool:
-        """Whether all publishers tell where and what they have sent."""
+        """Whether the markers of all publishers tell where records were sent; `why` names the others."""
         untold = [
             name
             for name, found in self._markers.items()
@@ -95,7 +96,7 @@ class ByRecord:
         return not untold and not gone
 
     def findings(self) -> Findings:
-        """What is wrong with the records."""
+        """Read the records, and return the findings on them."""
         found = {at: [0, 0, 0, 0] for at in self._looked.first}
         with ExitStack() as stack:
             messages = None
@@ -135,7 +136,7 @@ class ByRecord:
         self._findings["unexpected"] += compared["unexpected"]
 
     def _why_short(self, at: Partition) -> str | None:
-        """Why a partition may hold fewer records than were sent, with nobody at fault; None: it may not."""
+        """Why a partition may lack records although nobody is at fault; None where it may not lack any."""
         sent = self._sent.get(at, _NOTHING)
         if self._committed[at] < sent.end:
             return f"an open transaction hides the records of {at} from offset {self._committed[at]}"

@@ -1,8 +1,8 @@
-"""What the rows of a table say, root by root: how many there are, and the sum of their digests.
+"""Sums of the rows of a table, root by root: the number of rows, and the sum of their digests.
 
-A table is read once, from its beginning to its end, in pieces. What is kept of a row are its root and its
-digest, 16 bytes. Where roots are many they go to files of a temporary folder, one for each pass of an audit,
-so that memory has a bound.
+A table is read once, from its beginning to its end, in pieces. Of each row only the root and the digest are
+kept, 16 bytes. Where roots are many they go to files of a temporary folder, one for each pass of an audit, so
+that memory has a bound.
 """
 
 import re
@@ -31,13 +31,13 @@ SUMS = pl.Schema({"root_id": pl.Int64, "rows": pl.Int64, "digest": pl.Int64})
 
 @dataclass(frozen=True)
 class Sum:
-    """How many rows there are, and the sum of their digests modulo 2^64, as a signed number."""
+    """The number of some rows, and the sum of their digests modulo 2^64, as a signed number."""
 
     rows: int = 0
     digest: int = 0
 
     def plus(self, rows: int, digest: int) -> "Sum":
-        """With further rows."""
+        """The sum with further rows."""
         return Sum(self.rows + rows, (self.digest + digest + 2**63) % 2**64 - 2**63)
 
 
@@ -45,7 +45,7 @@ class Contents:
     """Sums by root of the rows of some tables, those of no root in one sum.
 
     Args:
-        passes: how many there are; a root is in the one whose number its remainder is.
+        passes: how many passes there are. A root is in the pass whose number is the remainder of its id.
         padded: columns, in small letters, whose blanks at the end do not count.
     """
 
@@ -70,8 +70,8 @@ class Contents:
         """Take in the tuples of a stream.
 
         Args:
-            where: a SQL condition on those with no root.
-            tracked: one on the others.
+            where: a SQL condition on the tuples with no root.
+            tracked: a SQL condition on the other tuples.
         """
         columns = [field.name for field in table.schema().fields]
         mine = f"(_root_id IS NULL AND {where}) OR (_root_id IS NOT NULL AND {tracked})"
@@ -81,7 +81,7 @@ class Contents:
         """Take in all rows of a published table.
 
         Args:
-            columns: those that count, in any case; those that it does not have are null.
+            columns: the columns that count, in any case. A column that the table does not have is null.
         """
         counted = {name.lower() for name in columns}
         there = [name for name in users(table) if name.lower() in counted]
@@ -143,7 +143,7 @@ def users(table: DeltaTable) -> list[str]:
 
 
 def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger pieces."""
+    """The rows of record batches, in larger pieces."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -160,7 +160,7 @@ def padded(table: DeltaTable | None) -> frozenset[str]:
     """The columns, in small letters, of type CHAR, which Delta fills up with blanks.
 
     Raises:
-        NoDigest: such a type is within another.
+        NoDigest: a type CHAR is within another type.
     """
     found = set()
     for field in [] if table is None else table.schema().fields:

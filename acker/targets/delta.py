@@ -1,4 +1,4 @@
-"""What Delta targets share: their position is the table's own transaction number."""
+"""The base of Delta targets: their position is the table's own transaction number."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -43,7 +43,11 @@ class _Pin:
 
 @dataclass(frozen=True)
 class DeltaTarget(Target):
-    """A Delta table, which is made with the first fold that has something for it."""
+    """A Delta table, which is made with the first fold that has tuples for it.
+
+    Args:
+        path: path or URI of the table.
+    """
 
     path: str
     _pin: _Pin | None = field(default=None, kw_only=True, repr=False, compare=False)
@@ -80,12 +84,12 @@ class DeltaTarget(Target):
         return None if table is None else str(table.metadata().id)
 
     def notes(self, stream: str | None = None) -> Iterator[Note]:
-        """See `Target`. What a restore took away is left out."""
+        """See `Target`. Notes of commits that a restore took away are left out."""
         table = self.table()
         return iter(()) if table is None else notes_that_hold(table)
 
     def has_rows(self) -> bool:
-        """See `Target`. They have columns that nobody else gives a table."""
+        """See `Target`. Published rows have columns that nobody else gives a table."""
         table = self.table()
         columns = [] if table is None else [field.name for field in table.schema().fields]
         own = next((f'"{name}" IS NOT NULL' for name in _OWN_COLUMNS if name in columns), None)
@@ -99,10 +103,12 @@ class DeltaTarget(Target):
             return bool(table.file_uris())  # of which nobody can say here whose they are
 
     def check_remembers(self, publisher: Publisher) -> None:
-        """Stop before the first fold of a publisher is taken in, as it seems, by a table that forgets.
+        """Refuse a publisher's first fold where the table is set to forget transaction numbers.
+
+        Without the number a fold that the table once took in would seem to be the first.
 
         Raises:
-            StoreError: with what to do.
+            StoreError: the table is set so, and knows no fold of the publisher.
         """
         table = self.table()
         if table and _EXPIRY in table.metadata().configuration and not self.position(publisher.app):
@@ -115,10 +121,10 @@ class DeltaTarget(Target):
             )
 
     def check_writable(self, spark: SparkSession, stream: str, table: DeltaTable) -> None:
-        """Stop before the ack where Spark does not know how the table is to be written.
+        """Refuse, before the ack, a table to which the Delta of this Spark cannot write.
 
         Raises:
-            BoltError: with what to do.
+            BoltError: the table asks its writers for more than this Delta knows.
         """
         protocol = table.protocol()
         strange = set(protocol.writer_features or ()) - USUAL_FEATURES
@@ -151,7 +157,7 @@ class DeltaTarget(Target):
         return replace(self, path=path, _pin=None)
 
     def computed(self, spark: SparkSession, changes: Changes) -> DataFrame:
-        """The values that `apply` writes, in the table's types."""
+        """The rows that `apply` writes, in the table's types."""
         return changes.added
 
     def refused(
@@ -173,10 +179,10 @@ class DeltaTarget(Target):
         """Run a MERGE as one idempotent commit.
 
         Args:
-            table: as it was opened for these changes.
-            source: the rows that it merges, which `sql` calls `changes`.
-            sql: of the condition and all that follows it; the table is `target`.
-            adds_columns: whether the table gets those that are inserted and that it has not.
+            table: the table, as it was opened for these changes.
+            source: the rows to merge, which `sql` calls `changes`.
+            sql: the SQL of the condition and of all that follows it, in which the table is `target`.
+            adds_columns: whether the table gets inserted columns that it does not have yet.
 
         Raises:
             StoreError: the fold is not in the table afterwards.

@@ -1,4 +1,4 @@
-"""Partitions of Delta tables are folders, named for the values of their rows: which values have no name."""
+"""Values that no partition of a Delta table can have, since partitions are folders named for them."""
 
 from collections.abc import Collection
 from functools import reduce
@@ -21,7 +21,7 @@ _MOST_KEY_BYTES = 800  # of the 1,024 of an object's name what is below the tabl
 
 
 def unwritable(path: str, table: DeltaTable, known: Collection[str]) -> dict[str, Column]:
-    """What is said of values that no folder can be named for, or that would be read as another value.
+    """Text of each rule -> whether a row has a value that names no folder, or would be read as another.
 
     Args:
         known: the columns of the rows, in lower case.

@@ -26,10 +26,10 @@ def check_column(what: str, stream: str, column: str, types: Mapping[str, str]) 
     """The type of a column of a stream that is published.
 
     Args:
-        what: that needs the column.
+        what: the name of the part that needs the column, for the error.
 
     Raises:
-        TopologyError: the stream does not have it.
+        TopologyError: the stream does not have the column.
     """
     if column not in types:
         raise TopologyError(
@@ -44,7 +44,7 @@ def check_order(what: str, stream: str, column: str, types: Mapping[str, str]) -
     """Refuse a column whose values cannot be compared.
 
     Raises:
-        TopologyError: it is such, or the stream does not have it.
+        TopologyError: the column has such values, or the stream does not have it.
     """
     found = check_column(what, stream, column, types)
     if any(f"{kind}<" in found or found == kind for kind in ("map", "variant")):
@@ -60,40 +60,86 @@ class Aggregate(Protocol):
 
     @property
     def reversible(self) -> bool:
-        """Whether a contribution can be taken back."""
+        """Whether the contribution of a tuple can be taken back."""
 
     def of(self, sign: Column, types: Mapping[str, str]) -> Column:
-        """The aggregation over tuples, each entering (`sign` 1) or leaving (`sign` −1).
+        """Make Spark's aggregation over tuples, each entering (`sign` 1) or leaving (`sign` −1).
 
         Args:
-            types: of the stream's columns, as Spark's simple strings.
+            sign: the column with the sign of each tuple.
+            types: the types of the stream's columns, as Spark's simple strings, by name.
+
+        Returns:
+            The aggregation.
         """
 
     def merge(self, kept: str, added: str) -> str:
-        """SQL that combines the table's value with that of the tuples added."""
+        """Make the SQL that combines the table's value with that of added tuples.
+
+        Args:
+            kept: SQL of the table's value.
+            added: SQL of the value of the added tuples.
+
+        Returns:
+            SQL of the combined value.
+        """
 
     def check(self, stream: str, types: dict[str, str]) -> None:
-        """Raise TopologyError where the column types of a stream (Spark's simple strings) cannot serve."""
+        """Refuse a stream whose columns cannot be aggregated.
+
+        Args:
+            stream: the stream's name.
+            types: the types of its columns, as Spark's simple strings, by name.
+
+        Raises:
+            TopologyError: a column is missing, or is of a type that cannot be used.
+        """
 
 
 @runtime_checkable
 class Recomputed(Protocol):
-    """An aggregate that the audit computes again without Spark. Of others it compares the tuples' number."""
+    """An aggregate that an audit makes again without Spark. Of others it compares the number of tuples."""
 
     def fits(self, types: pl.Schema) -> bool:
-        """Whether it can be made of columns of these types."""
+        """Tell whether the aggregate can be computed from columns of some types.
+
+        Args:
+            types: the types of a stream's columns in Polars, by name.
+
+        Returns:
+            True where it can be computed.
+        """
 
     def over(self, types: pl.Schema) -> pl.Expr:
-        """The aggregation over tuples, whose columns have `types`."""
+        """Make the aggregation of Polars over tuples.
+
+        Args:
+            types: the types of the tuples' columns, by name.
+
+        Returns:
+            The aggregation.
+        """
 
     def together(self, kept: str, kind: pl.DataType) -> pl.Expr:
-        """The aggregation over a column of its own values, which is of a type."""
+        """Make the aggregation of Polars over values of the aggregate.
+
+        Args:
+            kept: the name of the column with the values.
+            kind: the type of that column.
+
+        Returns:
+            The aggregation.
+        """
 
 
 @checked
 @dataclass(frozen=True)
 class Count:
-    """How many tuples."""
+    """The number of tuples.
+
+    Attributes:
+        reversible: True: the contribution of a tuple can be taken back.
+    """
 
     reversible: ClassVar[bool] = True
 
@@ -106,7 +152,7 @@ class Count:
         return f"{kept} + {added}"
 
     def check(self, stream: str, types: dict[str, str]) -> None:
-        """Every stream can be counted."""
+        """See `Aggregate`. Every stream can be counted."""
 
     def fits(self, types: pl.Schema) -> bool:
         """See `Recomputed`."""
@@ -124,10 +170,17 @@ class Count:
 @checked
 @dataclass(frozen=True)
 class Sum:
-    """Sum of an integer or decimal column; null counts as 0.
+    """The sum of an integer or decimal column; null counts as 0.
 
     A sum of bigint is a decimal(38,0), which does not run over, and one of decimals has 38 digits as well.
-    Where a table has the column as bigint already, it stays that.
+    Where a table has the column as bigint already, the column stays a bigint. A sum of floating-point numbers
+    depends on their order, so no contribution could be taken back exactly.
+
+    Args:
+        column: the name of the column.
+
+    Attributes:
+        reversible: True: the contribution of a tuple can be taken back.
     """
 
     column: str
@@ -147,7 +200,7 @@ class Sum:
         return f"{kept} + {added}"
 
     def check(self, stream: str, types: dict[str, str]) -> None:
-        """A sum of floating-point numbers depends on their order, so it could not be taken back exactly."""
+        """See `Aggregate`. A floating-point column is refused."""
         found = check_column(f"Sum({self.column!r})", stream, self.column, types)
         if not found.startswith(_EXACT):
             raise TopologyError(
@@ -174,7 +227,7 @@ class Sum:
 
 
 def _total(kind: str) -> str:
-    """The type of a sum of values of a type."""
+    """The type of a sum, by the type of the values, as Spark's simple strings."""
     if kind.startswith("decimal"):
         return f"decimal(38,{kind.rpartition(',')[2]}"
     return "decimal(38,0)" if kind == "bigint" else "bigint"
@@ -190,14 +243,21 @@ class _Extreme:
         check_order(f"{type(self).__name__}({self.column!r})", stream, self.column, types)
 
     def fits(self, types: pl.Schema) -> bool:
-        """See `Recomputed`. Nested values have another order in Spark than here."""
+        """See `Recomputed`. Nested values have another order in Spark than in Polars."""
         return not types[self.column].is_nested()
 
 
 @checked
 @dataclass(frozen=True)
 class Min(_Extreme):
-    """Smallest value of a column. Cannot be taken back."""
+    """The smallest value of a column.
+
+    Args:
+        column: the name of the column.
+
+    Attributes:
+        reversible: False: the contribution of a tuple cannot be taken back.
+    """
 
     def of(self, sign: Column, types: Mapping[str, str]) -> Column:
         """See `Aggregate`."""
@@ -219,7 +279,14 @@ class Min(_Extreme):
 @checked
 @dataclass(frozen=True)
 class Max(_Extreme):
-    """Largest value of a column. Cannot be taken back."""
+    """The largest value of a column.
+
+    Args:
+        column: the name of the column.
+
+    Attributes:
+        reversible: False: the contribution of a tuple cannot be taken back.
+    """
 
     def of(self, sign: Column, types: Mapping[str, str]) -> Column:
         """See `Aggregate`."""

@@ -1,4 +1,4 @@
-"""What the history of a published Delta table tells: who published which fold, and what of it still holds."""
+"""The history of a published Delta table: who published which fold, and which of them still hold."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -53,7 +53,7 @@ def _restored(parameters: Mapping[str, Any]) -> tuple[int | None, datetime | Non
 
 
 def _commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
-    """The commits of a table, newest first. Few are read where few are asked for."""
+    """The commits of a table, newest first. Where the caller needs few, few are read."""
     told, look = 0, _FIRST_LOOK
     while True:
         found = history(table, look)
@@ -64,7 +64,7 @@ def _commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
 
 
 def _note_of(commit: Mapping[str, Any]) -> Note | None:
-    """The note of a publisher in a commit; None where it is somebody else's."""
+    """The note of a publisher in a commit; None where the commit is somebody else's."""
     try:
         said = json.loads(commit.get("userMetadata", ""))
         where, is_shared = str(said.get("store", "")), said.get("shared") is True

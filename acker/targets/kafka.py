@@ -40,23 +40,30 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 @checked
 @dataclass(frozen=True)
 class KafkaTarget(Target):
-    """Records of Kafka topics, one for each tuple. A reader of what is committed sees each fold once.
+    """Kafka topics that get one record for each tuple. A reader of committed records sees each fold once.
 
     `key`, `value` and `topic_by` are SQL expressions over the columns of the stream, such as a column's name.
 
     Args:
-        servers: of any brokers of the cluster, as "host:port,host:port"; empty where a connection says so.
-        topic: where all records go.
-        topic_by: in place of it: the name of each record's topic. A tuple for which it is null is not sent.
-        key: what a record is keyed by; by default it has no key.
-        value: its value; by default all columns as a JSON object. A null is a tombstone.
+        servers: addresses of any brokers of the cluster, as "host:port,host:port"; empty where `connection`
+            has them.
+        topic: the topic to which all records go.
+        topic_by: the name of each record's topic, in place of `topic`. A tuple with a null here is not sent.
+        key: the key of each record; by default a record has no key.
+        value: the value of each record; by default all columns as a JSON object. A null is a tombstone.
         connection: the name of an Airflow connection of type `kafka`, as for a KafkaSpout.
-        exactly_once: False: without transactions. After a failure a fold's records may be there twice.
+        exactly_once: whether records are sent in transactions. Without them, a fold's records may be there
+            twice after a failure.
         partitioner: librdkafka's name of how a key chooses its partition, by default librdkafka's own way.
-            `murmur2_random` is that of Java's producers, Storm's among them.
+            `murmur2_random` is the way of Java's producers, Storm's among them.
+
+    Attributes:
+        only_adds: see `Target`; True.
+        takes_several: see `Target`; True.
 
     Raises:
-        TopologyError: what is given does not fit together.
+        TopologyError: `servers` and `connection`, or `topic` and `topic_by`, are both given or both missing;
+            or librdkafka does not have the partitioner.
     """
 
     servers: str = ""
@@ -98,7 +105,7 @@ class KafkaTarget(Target):
         return markers[-1].upto if markers else 0
 
     def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
-        """See `Target`. Compaction leaves the newest marker."""
+        """See `Target`. Compaction leaves only the newest marker of a publisher."""
         times = [
             marker.at
             for marker in self._markers(publisher.app)
@@ -107,7 +114,7 @@ class KafkaTarget(Target):
         return times[0] if times else None
 
     def target_id(self) -> str | None:
-        """See `Target`. The ids of the cluster and of the topic, where all records go to one."""
+        """See `Target`. The id of the cluster, with that of the topic where all records go to one."""
         cluster = self._cluster
         if self.topic is None:
             return cluster.id()
@@ -115,7 +122,7 @@ class KafkaTarget(Target):
         return None if found is None else f"{cluster.id()}/{found.id}"
 
     def notes(self, stream: str | None = None) -> Iterator[Note]:
-        """See `Target`. Of each publisher the newest one."""
+        """See `Target`. Only the newest note of each publisher is there."""
         names = self._cluster.names(rf"{MARKERS}.*{'' if stream is None else re.escape(f'-{stream}')}")
         newest = {app_of(name): markers[-1] for name in names if (markers := self._markers(app_of(name)))}
         notes = [
@@ -125,7 +132,7 @@ class KafkaTarget(Target):
         return iter(sorted(notes, key=lambda note: note.at, reverse=True))
 
     def fallen(self, publisher: Publisher) -> str:
-        """See `Target`. The markers say how far it is."""
+        """See `Target`. The position of a publisher is in its markers."""
         return (
             f"the topic {name_of(publisher.app)}, which keeps how far a publisher is, was deleted or emptied"
         )
@@ -133,8 +140,9 @@ class KafkaTarget(Target):
     def violations(
         self, spark: SparkSession, stream: str, rows: DataFrame, columns: Sequence[str]
     ) -> DataFrame:
-        """See `Target`. A record that its topic would not take: too large, without a key where it is
-        compacted, or of a topic that is not there.
+        """See `Target`. A topic refuses a record that is too large, or that has no key where it is compacted.
+
+        A record for a topic that is not there is refused as well.
 
         Raises:
             SourceError: the cluster does not answer, or the topic is not there.
@@ -143,10 +151,18 @@ class KafkaTarget(Target):
         return failing(rows, stream, self._refusal(topic, key, _bytes(key) + _bytes(value)))
 
     def key_violations(self, stream: str, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-        """Rows of a component whose aggregates are records: where the key alone tells what would be refused.
+        """Find the rows of a component that would be refused as records of an aggregate, by its key alone.
 
         Args:
-            keys: the columns of an aggregate's key.
+            stream: the stream that is published; rows of others stay as they are.
+            rows: the rows of the component.
+            keys: the columns of the aggregate's key.
+
+        Returns:
+            All rows. Those that a topic would refuse are failures of their messages (`_kind`, `_error`).
+
+        Raises:
+            SourceError: the cluster does not answer, or the topic is not there.
         """
         named = rows.select(*map(sql_name, keys))
         if self.topic_by is not None and not is_known(named, self.topic_by):
@@ -157,7 +173,7 @@ class KafkaTarget(Target):
         return failing(rows, stream, self._refusal(topic, key, _bytes(key) + _bytes(value)))
 
     def _refusal(self, topic: Column, key: Column, size: Column) -> Column:
-        """Why a topic would not take a record; null where it would, or where nothing is sent."""
+        """Why a topic would not take a record; null where it would take it, or where nothing is sent."""
         rules = self._cluster.rules(self._topics())
         limit = _looked_up({name: each.most_bytes for name, each in rules.items()}, topic)
         compacted = _looked_up({name: 1 for name, each in rules.items() if each.is_compacted}, topic)
@@ -186,11 +202,18 @@ class KafkaTarget(Target):
         self.send(records.join(headers, "_root_id", "left").drop("_root_id"), changes)
 
     def records(self, stream: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-        """The record of each row: topic (string), key and value (binary), beside the columns not named.
+        """Make the record of each row.
 
         Args:
-            stream: for errors.
-            columns: of the rows that make the value where no other is given.
+            stream: the stream's name, for errors.
+            rows: the rows.
+            columns: the columns of the rows that make the value where no `value` is given.
+
+        Returns:
+            Columns topic (string), key and value (binary), and those of the rows that are not in `columns`.
+
+        Raises:
+            TopologyError: an expression does not fit the stream's columns, or makes no text or bytes.
         """
         topic, key, value = self._record(stream, rows, columns)
         return rows.select(
@@ -206,10 +229,11 @@ class KafkaTarget(Target):
         Args:
             records: columns topic (string, null where a row is not sent), key and value (binary), message
                 and attempt (string, null where there is none).
+            changes: the fold to which the records belong.
 
         Raises:
-            SourceError: the cluster does not take them.
-            StoreError: another client was at it, and did not end it.
+            SourceError: the cluster does not take the records.
+            StoreError: another client has begun to send the fold, and did not end in time.
         """
         name = name_of(changes.publisher.app)
         create_markers(self._cluster, name)
@@ -235,7 +259,7 @@ class KafkaTarget(Target):
             marker = self._send_part(sender, name, mine, marker)
 
     def _begun(self, changes: Changes) -> Marker:
-        """What a publisher without a marker goes on after: who it was before may have begun the fold."""
+        """The marker after which a publisher without one goes on. A former one may have begun the fold."""
         former = [each.app for each, newest in changes.publisher.former if changes.fold <= newest]
         found = [markers[-1] for app in former if (markers := self._markers(app))]
         begun = [replace(each, before=0) for each in found if each.fold >= changes.fold]
@@ -244,7 +268,7 @@ class KafkaTarget(Target):
         return replace(marker, sent=Sent(marker.taken_in))  # what came before, somebody else has sent
 
     def _send_part(self, sender: Sender, name: str, records: DataFrame, before: Marker) -> Marker:
-        """Send the part that follows a marker. Returns its own marker."""
+        """Send the part that follows a marker. Returns the marker of the part."""
 
         def after(part: Part) -> Marker:
             tuples = before.tuples + part.count
@@ -272,7 +296,7 @@ class KafkaTarget(Target):
             time.sleep(_POLL_SECONDS)
 
     def audit(self, evidence: Evidence) -> Verdict:
-        """See `Target`. As many tuples were taken in as were acked, all attempts counted."""
+        """See `Target`. The tuples taken in are compared by number with the acked ones, of all attempts."""
         newest = self._newest(evidence)
         counts = (each.store.tuples if marker is None else marker.tuples_upto for each, marker in newest)
         verdict = audit_sent(evidence, self.uri, sum(counts))
@@ -285,10 +309,14 @@ class KafkaTarget(Target):
     def audit_records(
         self, evidence: Evidence, is_of_messages: bool = True
     ) -> tuple[Findings, tuple[str, ...]]:
-        """What is wrong with the records of its topics, and why not all was compared by what it says.
+        """Compare the records of the topics with those that were sent.
 
         Args:
+            evidence: the contents that the target should have.
             is_of_messages: whether each tuple of a message has a record of its own.
+
+        Returns:
+            The findings by kind, and the reasons why not all records were compared by content.
         """
         newest = self._newest(evidence)
         stores = {identity_of(evidence.ledger, name).own for name in evidence.streams}
@@ -307,14 +335,17 @@ class KafkaTarget(Target):
         ).audit(evidence)
 
     def _newest(self, evidence: Evidence) -> list[tuple[Publisher, Marker | None]]:
-        """All who have sent what a store says that the target should hold, each with its newest marker."""
+        """The publishers, former ones included, that have sent to the target, each with its newest marker."""
         publishers = [Publisher.of(evidence.ledger, name) for name in evidence.streams]
         publishers += [former for each in publishers for former, fold in each.former if fold]
         found = ((each, self._markers(each.app)) for each in publishers)
         return [(each, markers[-1] if markers else None) for each, markers in found]
 
     def limits(self) -> dict[str, int]:
-        """The most bytes that each topic takes at once, of those to which a record may go.
+        """Read the limits of the topics to which a record may go.
+
+        Returns:
+            Name of each topic -> the most bytes that it takes at once.
 
         Raises:
             SourceError: the cluster does not answer, or the topic is not there.
@@ -328,7 +359,7 @@ class KafkaTarget(Target):
     def refused(
         self, spark: SparkSession, changes: Changes, groups: pl.DataFrame, scratch: str
     ) -> pl.DataFrame:
-        """See `Target`. As before the ack, but by the limits that its topics have now."""
+        """See `Target`. The rules are those of `violations`, with the limits that the topics have now."""
         return told_by_rules(self, spark, changes, groups)
 
     def _markers(self, app: str) -> list[Marker]:

@@ -1,6 +1,6 @@
-"""Columns of CHAR and VARCHAR at any depth: which values are longer than a table takes.
+"""Limits of CHAR and VARCHAR in columns, at any depth: the values that are too long for a table.
 
-Delta has such a column as text, and its type as Spark wrote it in the metadata of the column at the top.
+Delta has such a column as text. The metadata of the column at the top has its type as Spark wrote it.
 """
 
 import re
@@ -19,7 +19,7 @@ _ATOM = re.compile(r"[^,<>()]+(?:\([^)]*\))?")
 
 
 def too_long(field: StructField) -> dict[str, Column]:
-    """What is said of each limit of a column of a table -> whether a row exceeds it."""
+    """Text of each limit of a column of a table -> whether a row exceeds the limit."""
     if _WRITTEN not in field.metadata:
         return {}
     text = _Text(field.metadata[_WRITTEN])
@@ -32,18 +32,18 @@ _Broken = Callable[[Column], Column]
 
 
 class _Text:
-    """A type as Spark writes it, which is read from its beginning."""
+    """The text of a type as Spark writes it, read from its beginning."""
 
     def __init__(self, text: str) -> None:
         self.rest = text
 
     def skip(self, *texts: str) -> None:
-        """Pass over the first of some texts that comes next."""
+        """Pass over the first of `texts` that comes next."""
         found = next((text for text in texts if self.rest.startswith(text)), "")
         self.rest = self.rest[len(found) :]
 
     def atom(self) -> str:
-        """Pass over a type that has no other within it."""
+        """Pass over a type that has no other type within it, and return its text."""
         found = _ATOM.match(self.rest)
         atom = found[0] if found else ""
         self.rest = self.rest[len(atom) :]
@@ -51,7 +51,7 @@ class _Text:
 
 
 def _limits(name: str, kind: DataType, text: _Text) -> Iterator[tuple[str, str, _Broken]]:
-    """Each limit within a type: of what, how it is written, and what exceeds it."""
+    """Each limit within a type: the path of its value, its text, and the condition that exceeds it."""
     if isinstance(kind, StructType):
         text.skip("struct<")
         for number, field in enumerate(kind.fields):

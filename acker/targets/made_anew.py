@@ -27,9 +27,10 @@ _WANTED = " as acked"  # ends the names of columns with what a row should hold
 
 
 def audit_by_key(evidence: Evidence, table: DeltaTable | None, by: ByKey) -> Verdict:
-    """Compare each row of a running aggregate with what the acked tuples of its key make.
+    """Compare each row of a running aggregate with the row that the acked tuples of its key make.
 
-    Where that cannot be known, as of tuples that an older version has trimmed, the number of all tuples is.
+    Where that row cannot be known, only the number of all tuples is compared. So it is where an older version
+    has trimmed tuples.
     """
     if table is None:
         return unpublished(evidence)
@@ -53,7 +54,7 @@ def audit_by_key(evidence: Evidence, table: DeltaTable | None, by: ByKey) -> Ver
 
 
 def _compared(uri: str, by: ByKey, found: pl.DataFrame, made: pl.DataFrame) -> Findings:
-    """What is wrong with the rows of a table, of which a key should have one."""
+    """The findings on the rows of a table, of which each key should have one."""
     values = [*by.recomputed, COUNT]
     found, wanted = (_with_digests(each, by, values) for each in (found, made.filter(pl.col(COUNT) > 0)))
     findings: dict[str, list[Finding]] = {"lost": [], "unexpected": [], "duplicated": []}
@@ -84,7 +85,7 @@ def _with_digests(rows: pl.DataFrame, by: ByKey, values: Sequence[str]) -> pl.Da
 
 
 def _made(evidence: Evidence, by: ByKey) -> pl.DataFrame | None:
-    """The rows that acked and untracked tuples make, what is trimmed included; None where nobody knows."""
+    """The rows that acked and untracked tuples make, trimmed ones included; None where nobody knows."""
     gone = evidence.counted.tuples or {}
     kept = {name: rows_kept(table, by, evidence.counted.number) for name, table in evidence.kept.items()}
     sums = {name: 0 if rows is None else int(rows[COUNT].sum()) for name, rows in kept.items()}
@@ -101,10 +102,10 @@ def _made(evidence: Evidence, by: ByKey) -> pl.DataFrame | None:
 def gone_by_key(
     snapshot: Snapshot, name: str, by: ByKey, before: Trim, after: Trim, batches: Sequence[int]
 ) -> pl.DataFrame | None:
-    """What tuples of a stream make that go with the second trimming; None where nobody knows.
+    """The rows of the tuples that the second trimming deletes from a stream; None where none can be made.
 
     Args:
-        batches: of the stream, whose untracked tuples go.
+        batches: batches of the stream whose untracked tuples are deleted.
     """
     assert snapshot.fold is not None
     table = snapshot.require(stream(name))

@@ -1,4 +1,4 @@
-"""NOT NULL within structs, arrays and maps: which values have a null where there may be none."""
+"""NOT NULL within structs, arrays and maps: the values that have a null where none may be."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,7 +12,7 @@ _Broken = Callable[[Column], Column]
 
 
 def nulls_within(field: StructField) -> dict[str, Column]:
-    """What is said of each NOT NULL within a column of a table -> whether a row breaks it."""
+    """Text of each NOT NULL within a column of a table -> whether a row breaks it."""
     column = F.col(sql_name(field.name))
     return {f"{name} is null": broken(column) for name, broken in _within(field.name, field.dataType)}
 
@@ -23,7 +23,7 @@ def has_not_null(kind: DataType) -> bool:
 
 
 def of_any(elements: Callable[[Column], Column], broken: _Broken) -> _Broken:
-    """Whether a condition holds for any of the elements of a column."""
+    """A condition on a column: whether another condition holds for any of its elements."""
     return lambda column: F.exists(elements(column), lambda each: F.coalesce(broken(each), F.lit(False)))
 
 
@@ -42,7 +42,7 @@ def _within(name: str, kind: DataType) -> Iterator[tuple[str, _Broken]]:
 def _at(
     name: str, kind: DataType, may_be_null: bool, at: Callable[[_Broken], _Broken]
 ) -> Iterator[tuple[str, _Broken]]:
-    """Each NOT NULL at a place and within it."""
+    """Each NOT NULL of a value and within it: the path, and the condition that breaks it."""
     if not may_be_null:
         yield name, at(Column.isNull)
     for path, broken in _within(name, kind):
@@ -54,5 +54,5 @@ def _of_field(name: str) -> Callable[[_Broken], _Broken]:
 
 
 def of_elements(elements: Callable[[Column], Column]) -> Callable[[_Broken], _Broken]:
-    """What is broken where it is broken for any of the elements of a column."""
+    """A function that makes of a condition on elements one on their column; see `of_any`."""
     return lambda broken: of_any(elements, broken)

@@ -1,7 +1,7 @@
-"""Which published tables take small appends without Spark, which spends three jobs on one.
+"""Small appends without Spark, which spends three jobs on one: the published tables that can take them.
 
-Whatever asks more of a writer than to add files is left to Spark: rules on values, partitions, features of
-Delta, columns that are new or of another type.
+A table that asks a writer for more than new files is left to Spark: one with rules on values, partitions,
+features of Delta, or columns that are new or of another type.
 """
 
 from deltalake import DeltaTable

@@ -1,4 +1,4 @@
-"""How what was sent to topics lies in them as they are now: whether they reach as far, and from where on."""
+"""The positions of sent records in topics as they are now: whether the topics still hold them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from acker.kafka.sent import Place, Tally
 
 
 def together(each: Iterable[Mapping[Place, Tally]]) -> dict[Place, Tally]:
-    """The tallies of some publishers in one."""
+    """The tallies of some publishers, added up place by place."""
     found: dict[Place, list[Tally]] = {}
     for places in each:
         for place, tally in places.items():
@@ -20,13 +20,13 @@ def together(each: Iterable[Mapping[Place, Tally]]) -> dict[Place, Tally]:
 
 @dataclass(frozen=True)
 class Looked:
-    """How what was sent lies in topics as they are now.
+    """Topics as they are now, compared with the places to which records were sent.
 
     Args:
-        ids: topic that is there -> who it is.
-        first: each of their partitions -> the first offset that it holds.
-        lost: what is not there any more.
-        taken: the same, where nobody need be at fault.
+        ids: name of each topic that is there -> its id, with that of the cluster.
+        first: each partition of these topics -> the first offset that it holds.
+        lost: findings on sent records that are not there any more.
+        taken: sentences on records that are not there any more, where nobody need be at fault.
     """
 
     ids: Mapping[str, str]
@@ -35,12 +35,12 @@ class Looked:
     taken: list[str]
 
     def is_now(self, place: Place) -> bool:
-        """Whether a topic is still the one that it was."""
+        """Whether the topic of a place is still the one to which records were sent, and was not made anew."""
         return self.ids.get(place.at.topic) == place.topic_id
 
 
 def look(cluster: Cluster, sent: Mapping[Place, Tally], always: Iterable[str] = ()) -> Looked:
-    """Look where topics begin and end, beside where what was sent to them does.
+    """Compare where topics begin and end with where the records that were sent to them do.
 
     Args:
         always: topics that are looked at although nobody tells of records that were sent there.

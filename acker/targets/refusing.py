@@ -1,9 +1,9 @@
-"""Finding the messages whose rows a Delta table refuses, when Spark only says that some row did not go.
+"""The search for messages whose rows a Delta table refuses, when Spark only says that some row did not go.
 
-What the table's rules tell of each row is asked first. Then the rest of the fold is applied to a clone of the
-table, which has its rules and shares its files: as a whole, and where that raises by halves, each on top of
-those that passed. So the table itself never changes, and what passes in the clone passes in it. The clone is
-given what belongs to no message before all else. Where that raises, no message is at fault.
+The search writes to a clone of the table, which has its rules and shares its files. So the table itself never
+changes, and rows that pass in the clone pass in the table. First the clone is given the tuples of no message.
+Where these raise, no message is at fault. Then the table's rules are checked on each row. The rest of the
+fold is applied to the clone: as a whole, and where that raises by halves, each on top of those that passed.
 """
 
 import re
@@ -35,7 +35,7 @@ _DATA = ("22", "23", "P0001")  # classes of SQLSTATE: values, constraints; and t
 
 
 def fault_of_a_row(error: PySparkException) -> str | None:
-    """What an error says of a value that a table does not take; None where it is no value's doing."""
+    """The text of an error about a value that a table does not take; None where no value is at fault."""
     if not (error.getSqlState() or "").startswith(_DATA):
         return None
     said = str(error).split("JVM stacktrace:")[0].split(" SQLSTATE:")[0]
@@ -45,10 +45,10 @@ def fault_of_a_row(error: PySparkException) -> str | None:
 def told_by_rules(
     target: Target, spark: SparkSession, changes: Changes, groups: pl.DataFrame
 ) -> pl.DataFrame:
-    """The roots of which a target's own rules tell that they are refused, and why.
+    """The roots that a target's own rules refuse, and why.
 
     Raises:
-        StoreError: they are most of them.
+        StoreError: most messages of the fold are refused.
     """
     nothing = F.lit(None).cast("string")
     rows = changes.added.withColumn("_kind", nothing).withColumn("_error", nothing)
@@ -65,10 +65,10 @@ def told_by_rules(
 
 
 def check_fault(target: Target, changes: Changes, refused: pl.DataFrame, among: int) -> None:
-    """Stop where a target refuses many messages, and most of those that were tried.
+    """Stop where a target refuses many messages, and most of the messages that were tried.
 
     Raises:
-        StoreError: with why it refuses one.
+        StoreError: the target is taken to be at fault; the error has the reason of one message.
     """
     if refused.height > MOST_REFUSED and 2 * refused.height > among:
         raise StoreError(
@@ -81,7 +81,7 @@ def check_fault(target: Target, changes: Changes, refused: pl.DataFrame, among: 
 
 @dataclass
 class Search:
-    """A search for what a table refuses of a fold.
+    """A search for the messages of a fold that a table refuses.
 
     Args:
         target: the table.
@@ -107,7 +107,7 @@ class Search:
 
         Raises:
             StoreError: most messages are refused.
-            PySparkException: an error that is no message's.
+            PySparkException: an error that is no fault of a message.
         """
         if open_table(self.target.path) is not None:
             source, clone = (sql_name(path) for path in (self.target.path, self.scratch))
@@ -142,10 +142,10 @@ class Search:
                 check_fault(self.target, self.changes, refused, self.passed + refused.height)
 
     def _refusal(self, added: DataFrame) -> str | None:
-        """Why a table does not take some rows more; None where it takes them.
+        """Why the clone does not take some further rows; None where it takes them.
 
         Raises:
-            PySparkException: what is no row's fault.
+            PySparkException: an error that is no fault of a row.
         """
         self.trial = replace(self.trial, added=added, fold=self.trial.fold + 1)
         try:
@@ -158,9 +158,9 @@ class Search:
         return None
 
     def _hidden(self) -> str | None:
-        """Why Delta's writer failed, which does not tell it; None where no value is at fault.
+        """The reason why Delta's writer failed, which hides it; None where no value is at fault.
 
-        What it would write is computed once more, with the columns that the table makes and all its rules.
+        The rows are computed once more, with the columns that the table makes and all its rules.
 
         Raises:
             BoltError: the table takes no row of the stream.

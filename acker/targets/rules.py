@@ -1,8 +1,8 @@
 """The rules of a Delta table that is written to: which of them a stream breaks, and which a row.
 
-All of them are in the table's log: types and lengths, NOT NULL at any depth, CHECK, generated and identity
-columns, partitions. What breaks them would else stop the publish of a whole fold, long after its messages
-were acked.
+All rules are in the table's log: types and lengths, NOT NULL at any depth, CHECK, generated and identity
+columns, partitions. A row that breaks a rule would else stop the publish of a whole fold, long after its
+message was acked.
 """
 
 import json
@@ -36,13 +36,13 @@ _BY_DELTA = (_GENERATED, _DEFAULT, _IDENTITY)  # fills a column that is not give
 
 @dataclass(frozen=True)
 class Rules:
-    """What a table asks of the rows that a stream adds to it.
+    """The rules of a table for the rows that a stream adds to it.
 
     Args:
         stream: the stream's name.
-        path: of the table, for what is said.
-        given: the columns of the stream that go into it; of others it knows nothing, or makes them itself.
-        is_whole: False: more columns are given, of which nobody knows the values beforehand.
+        path: path or URI of the table, for errors.
+        given: the columns that the stream gives to the table. The table makes others itself, or leaves them.
+        is_whole: False where more columns are given, of which nobody knows the values beforehand.
     """
 
     stream: str
@@ -55,10 +55,10 @@ class Rules:
         """Refuse a stream of which the table would take no row.
 
         Args:
-            types: of the columns that are given.
+            types: the types of the given columns, by name.
 
         Raises:
-            BoltError: with what to do.
+            BoltError: the table would take no row; the error says what to do.
         """
         for name, found in types.items():
             field = self._fields.get(name.lower())
@@ -94,10 +94,10 @@ class Rules:
         return BoltError(text, component=component_of(self.stream), table=self.path)
 
     def refused(self, rows: DataFrame) -> DataFrame:
-        """Rows of a component, those that the table would refuse as failures of their messages.
+        """The rows of a component; those that the table would refuse are failures of their messages.
 
         Raises:
-            BoltError: it would refuse each.
+            BoltError: the table would refuse every row.
         """
         self._check_lacking(rows.sparkSession)
         held = self._held(rows)
@@ -108,7 +108,7 @@ class Rules:
         return failing(held, self.stream, F.coalesce(*texts)).select(*map(sql_name, rows.columns))
 
     def _check_lacking(self, spark: SparkSession) -> None:
-        """Refuse a stream without the columns that a condition looks at, where it does not hold without."""
+        """Refuse a stream that lacks columns of a condition, where the condition fails without them."""
         lacking = [field for field in self._lacking if _GENERATED not in field.metadata]
         if not self.is_whole or not lacking or not self._texts:
             return
@@ -121,7 +121,7 @@ class Rules:
                 )
 
     def _held(self, rows: DataFrame) -> DataFrame:
-        """Rows with the columns as well that the table makes itself, where a rule looks at them."""
+        """The rows, with the columns that the table makes itself and that a rule looks at."""
         if not self.is_whole:
             return rows
         there = {name.lower() for name in rows.columns}
@@ -136,7 +136,7 @@ class Rules:
         return held.withColumns(made) if made else held
 
     def _broken(self, held: DataFrame) -> dict[str, Column]:
-        """What is said of each rule -> whether a row breaks it."""
+        """Text of each rule -> whether a row breaks it."""
         there = {name.lower() for name in held.columns}
         rules = {}
         for field in self._fields.values():
@@ -155,7 +155,7 @@ class Rules:
         return rules | self._conditions(held) | unwritable(self.path, self.table, known)
 
     def _conditions(self, held: DataFrame) -> dict[str, Column]:
-        """Whether a row breaks a condition of the table; where only some columns are known, one of those."""
+        """Text of each condition of the table that uses known columns alone -> whether a row breaks it."""
         known = held if self.is_whole else held.select(*map(sql_name, self.given))
         # A condition holds unless it is false or null, as in Delta.
         return {
@@ -166,7 +166,7 @@ class Rules:
 
     @cached_property
     def _texts(self) -> dict[str, str]:
-        """What is said of each condition of the table -> its SQL."""
+        """Text of each condition of the table -> its SQL."""
         found = {}
         for key, text in self.table.metadata().configuration.items():
             if key.startswith(_CHECK):
@@ -190,12 +190,12 @@ class Rules:
 
 
 def is_append_only(table: DeltaTable) -> bool:
-    """Whether a table takes rows and lets none go."""
+    """Whether a table has the property `delta.appendOnly`, so that no row leaves it."""
     return table.metadata().configuration.get(APPEND_ONLY, "").lower() == "true"
 
 
 def failing(rows: DataFrame, stream: str, reason: Column) -> DataFrame:
-    """Rows of a component, those of a stream that have a reason as failures of their messages."""
+    """The rows of a component; rows of the stream that have a reason are failures of their messages."""
     is_tuple = F.col("_kind").isNull() & F.expr(of_stream(stream, rows.columns))
     # A condition that raises must not be asked of other rows.
     found = rows.withColumn("_refused", F.when(is_tuple, reason))
@@ -217,12 +217,12 @@ def _default(field: StructField) -> Column:
 
 
 def _raises(column: Column) -> Column:
-    """False, and what evaluating a column raises: no text has fewer than no bytes."""
+    """A condition that is False, or raises the error of computing a column: no text has a negative length."""
     return F.octet_length(column.cast("string")) < 0
 
 
 def is_known(rows: DataFrame, expression: str) -> bool:
-    """Whether an expression is one of the columns of rows alone."""
+    """Whether an expression uses the columns of some rows alone."""
     try:
         return bool(rows.select(F.expr(expression)).columns)
     except AnalysisException:

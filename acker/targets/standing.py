@@ -1,7 +1,7 @@
-"""Whether a store and a target say the same of where a publisher stands, before anything is published.
+"""The standing of a publisher: whether its store and its target agree, before anything is published.
 
-The store may be behind, since a fold goes into the target first. All else is refused and told: a target that
-is gone, was made anew or holds less than it did, and what another store has published there.
+The store may be behind, since a fold goes into the target first. All other differences are refused and told:
+a target that is gone, was made anew or holds less than it did, and rows that another store has published.
 """
 
 from collections.abc import Mapping
@@ -23,16 +23,16 @@ class StandingError(StoreError):
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a publisher stands.
+    """The standing of a publisher, by its store and by its target.
 
     Args:
-        fold: the newest one that the target has taken in.
-        own: the newest one that it has under the publisher's own id, and not that of a former one.
-        held: the newest one whose rows it still has.
-        target_id: who the target is; None where it is not there yet.
-        known: by the store.
-        stranger: the newest note of a store that has nothing to do there; None where there is none.
-        fault: why nothing is published, and what to do; None where all agree.
+        fold: the newest fold that the target has taken in.
+        own: the newest fold that the target has under the publisher's own id, and not that of a former one.
+        held: the newest fold whose rows the target still has.
+        target_id: the id of the target; None where the target is not there yet.
+        known: the store's own record of the publisher.
+        stranger: the newest note of a store that should not publish to the target; None where there is none.
+        fault: the reason why nothing is published, with the remedy; None where store and target agree.
     """
 
     publisher: Publisher
@@ -46,10 +46,10 @@ class Standing:
 
 
 def standing_of(snapshot: Snapshot, target: Target, stream: str) -> Standing:
-    """Where a stream's publisher stands.
+    """The standing of a stream's publisher, on which store and target agree.
 
     Args:
-        target: a pinned one.
+        target: a pinned target.
 
     Raises:
         StandingError: store and target do not agree.
@@ -63,10 +63,10 @@ def standing_of(snapshot: Snapshot, target: Target, stream: str) -> Standing:
 
 
 def check_new(target: Target, store: Store, stream: str) -> None:
-    """Stop before a store is made whose target has what another store has published.
+    """Refuse to make a store whose target has rows that another store has published.
 
     Raises:
-        StandingError: with who that is.
+        StandingError: the target has such rows; the error names the other store.
     """
     note = next(target.notes(), None)
     if note is not None or target.has_rows():
@@ -74,10 +74,10 @@ def check_new(target: Target, store: Store, stream: str) -> None:
 
 
 def judged(snapshot: Snapshot, target: Target, stream: str) -> Standing:
-    """Where a stream's publisher stands, and what is wrong with that.
+    """The standing of a stream's publisher, with its fault, if any.
 
     Args:
-        target: a pinned one.
+        target: a pinned target.
     """
     publisher = Publisher.of(snapshot.require(LEDGER), stream)
     known = _known(snapshot.store, publisher, target.target_id())
@@ -118,7 +118,7 @@ def _compared(snapshot: Snapshot, target: Target, publisher: Publisher, known: K
 
 
 def _known(store: Store, publisher: Publisher, target_id: str | None) -> Known:
-    """What a store knows of a publisher; of a copy's, also what its original knew when it was copied."""
+    """A store's record of a publisher. A copied store uses its original's, as of when it was copied."""
     own = known_of(store, publisher.app, target_id or "")
     if own.is_met:
         return own
@@ -130,8 +130,9 @@ def _known(store: Store, publisher: Publisher, target_id: str | None) -> Known:
 def _looked(
     snapshot: Snapshot, target: Target, publisher: Publisher, known: Known
 ) -> tuple[int, Note | None, bool]:
-    """The newest fold whose rows a target still holds, the newest note of a stranger after it, and whether
-    the store has published there, if under the name of another stream.
+    """The newest fold whose rows a target still holds, the newest note of a stranger, and a flag.
+
+    The note is newer than the fold. The flag says whether the store has published there, from any stream.
     """
     ours, former = {*ids_of(snapshot.require(LEDGER))}, dict(publisher.store.former)
     own = target.position(publisher.app)
@@ -153,7 +154,7 @@ def _looked(
 
 
 def _said_of(note: Note | None, target: Target, store: Store, stream: str, former: Mapping[str, int]) -> str:
-    """What is said of a target in which another store has published."""
+    """The error about a target in which another store has published."""
     where = store.path("").rstrip("/")
     if note is None:
         who, copied = "A store of which its history does not tell any more has published there", None

@@ -1,4 +1,4 @@
-"""The audit of topics: whether they hold what was sent, by position, and on demand by what records say."""
+"""The audit of topics: whether they hold all sent records, by position, and on demand by content."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Topics:
         topic: the one to which all records go; None where each record has its own.
         destination: the name of the target in markers.
         own: topic of markers -> the newest marker of a publisher of the store.
-        former: the same of the stores that the store is a copy of.
-        taken_in: how many tuples all of them have taken in, what was sent before they began included.
-        earlier: topics of markers of ids under which the store has published the same before.
+        former: topic of markers -> the newest marker of a publisher of a store that the store is a copy of.
+        taken_in: how many tuples all these publishers have sent, those before their markers began included.
+        earlier: topics of the markers of earlier ids under which the store has published the same streams.
         exactly_once: whether no record may be there twice.
         is_of_messages: whether each tuple of a message has a record with its headers.
     """
@@ -36,7 +36,7 @@ class Topics:
     is_of_messages: bool
 
     def audit(self, evidence: Evidence) -> tuple[Findings, tuple[str, ...]]:
-        """What is wrong, and why not all was compared by what it says."""
+        """The findings by kind, and the reasons why not all records were compared by content."""
         markers = [*self.own.values(), *self.former.values()]
         sent, always = together(marker.sent.places for marker in markers), [self.topic] if self.topic else []
         looked = look(self.cluster, sent, always if self.taken_in else [])
@@ -55,7 +55,7 @@ class Topics:
 
     @property
     def untold(self) -> int:
-        """Of how many tuples it is not known where they were sent."""
+        """The number of tuples of which it is not known where they were sent."""
         told = sum(marker.sent.told for marker in (*self.own.values(), *self.former.values()))
         return max(0, self.taken_in - told)
 

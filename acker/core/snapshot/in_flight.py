@@ -1,4 +1,4 @@
-"""Questions about messages in flight: the newest fold's live rows, and what was logged since.
+"""Questions about messages in flight: the newest fold's live rows, and the inits that were logged since.
 
 A message is in flight from the moment that its init is logged. A fold that has not seen the init has no row
 of it, so both tables are asked.
@@ -35,7 +35,7 @@ def lowest_live(
 ) -> dict[tuple[str, str], tuple[int, int | None]]:
     """(spout, partition) with live messages -> the lowest of them, and the highest settled one below it.
 
-    Live are the newest fold's live rows, and what was emitted or lost in batches that no fold has seen.
+    Live are the newest fold's live rows, and messages emitted or lost in batches that no fold has seen.
 
     Args:
         logged: spout -> its newest logged batch.

@@ -1,1 +1,1 @@
-"""What keeps a store small, and copies it."""
+"""Maintenance: steps that keep a store small, and copies of a store."""

@@ -1,9 +1,9 @@
 """Backups: one version of each table of a store and of what it has published, in a folder of their own.
 
-Everything goes on meanwhile. What refers to something is opened before that: streams before `batches`, and
-`batches` before the messages of replays. What decides, the ledger and `events`, stands still from when it is
-opened to when all is: else plans might rest on what the copy does not know, and all is opened anew. What a
-step had only half done is done again by the copy's next run.
+All work goes on meanwhile. A table that refers to another one is opened before it: streams before `batches`,
+and `batches` before the messages of replays. The ledger and `events` decide, so they must stand still until
+all tables are open: else plans might rest on rows that the copy does not have, and all are opened anew. A
+step that was only half done is done again by the copy's next run.
 """
 
 import json
@@ -58,18 +58,18 @@ _TRIES = 20
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup holds.
+    """The manifest of a backup: its tables, and their origin.
 
     Args:
-        format: of the store's own tables.
-        acker: the version of the code that made it.
-        taken_at: when its tables were opened, in ISO format, UTC.
+        format: the format of the store's own tables.
+        acker: the version of the code that made the backup.
+        taken_at: when the tables were opened, in ISO format, UTC.
         store: path or URI of the store.
-        fold: the newest fold in it; 0 before the first.
-        tables: of the store, by their names.
-        published: the same of published tables, by stream.
-        elsewhere: stream -> to where it is published that a backup does not hold, such as a topic of Kafka.
-        verdict: of the audit of the copy.
+        fold: the newest fold in the backup; 0 before the first.
+        tables: the copied tables of the store, by their names.
+        published: the copied published tables, by stream.
+        elsewhere: stream -> its target where a backup does not hold that, such as a topic of Kafka.
+        verdict: the verdict of the audit of the copy.
     """
 
     format: int
@@ -88,7 +88,7 @@ class Manifest:
         """The manifest of a finished backup.
 
         Raises:
-            StoreError: there is none.
+            StoreError: there is no finished backup.
         """
         try:
             with files_at(backup).open_input_stream(MANIFEST) as file:
@@ -103,10 +103,10 @@ class Manifest:
             ) from error
 
     def write(self, backup: str) -> None:
-        """Say that a backup is finished.
+        """Write the manifest, which says that a backup is finished.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the manifest cannot be written.
         """
         try:
             with TemporaryDirectory() as folder:  # a file is copied whole or not at all
@@ -134,7 +134,7 @@ def published_tables(topology: Topology) -> dict[str, str]:
 
 
 def topology_in(backup: str, topology: Topology) -> Topology:
-    """The topology as it publishes to the tables of a backup, and to nothing else."""
+    """A copy of the topology that publishes to the tables of a backup, and to nothing else."""
     changed = copy(topology)
     changed.publications = {
         name: replace(each, target=each.target.at(published_in(backup, name)))
@@ -151,17 +151,18 @@ def back_up(
     clock: Callable[[], datetime],
     sightings: Sightings | None = None,
 ) -> Manifest:
-    """Copy a store and its published tables, and return what is there. Nobody may rely on it before `write`.
+    """Copy a store and its published tables, and return the manifest of the backup.
 
-    One that was interrupted goes on with what it has copied.
+    Nobody may rely on the backup before `Manifest.write`. A backup that was interrupted goes on with the
+    tables that it has copied.
 
     Args:
         to: path or URI of a folder without a finished backup.
-        sightings: what this machine has seen of other backups.
+        sightings: this machine's notes of other backups at work.
 
     Raises:
-        StoreError: the folder has one or is in what others use, another backup runs, or something cannot be
-            read or written.
+        StoreError: the folder has a finished backup or overlaps with a place in use, another backup runs, or
+            something cannot be read or written.
     """
     check_apart(topology, store, to, (store_in(to, topology).path(""), f"{to}/published"))
     _check_unfinished(to)
@@ -202,10 +203,10 @@ def check_apart(topology: Topology, store: Store, to: str, parts: Iterable[str])
 
     Args:
         to: path or URI of the folder that is asked for.
-        parts: those of the folders in it that the copy fills.
+        parts: the folders in `to` that the copy fills.
 
     Raises:
-        StoreError: with what to do.
+        StoreError: the folder overlaps with a place in use; the error says what to do.
     """
     used = {"the store": store.path("").rstrip("/"), "where the stores of all topologies are": store.uri}
     used |= {f"the table of {name}": path for name, path in published_tables(topology).items()}
@@ -241,10 +242,10 @@ def _check_alone(keeps: Lease) -> None:
 
 
 def open_all(topology: Topology, store: Store) -> tuple[dict[str, DeltaTable], dict[str, DeltaTable]]:
-    """The published tables by stream, and those of the store by name, which fit together.
+    """The published tables by stream, and those of the store by name, in versions that fit together.
 
     Raises:
-        StoreError: there is no store yet, or one cannot be read.
+        StoreError: there is no store yet, or a table cannot be read.
     """
     for _ in range(_TRIES):
         before = newest_trim(store)
@@ -283,18 +284,18 @@ def _names(topology: Topology, store: Store) -> Iterator[str]:
 
 
 def paths_in(store: Store, tables: Mapping[str, DeltaTable]) -> dict[str, DeltaTable]:
-    """Where tables go in another store."""
+    """The tables by the paths that they get in another store."""
     return {store.path(name): table for name, table in tables.items()}
 
 
 def copy_all(tables: Mapping[str, DeltaTable], hold: Callable[[], None]) -> dict[str, Copied]:
-    """Copy tables, each to its path or URI, and return what each holds there.
+    """Copy tables, each to its path or URI, and return the description of each copy.
 
     Args:
-        hold: called again and again.
+        hold: called again and again, to keep a lease.
 
     Raises:
-        StoreError: one cannot be copied.
+        StoreError: a table cannot be copied.
     """
     for to, table in tables.items():
         hold()

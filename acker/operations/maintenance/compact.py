@@ -1,7 +1,7 @@
 """Maintenance of a topology's tables: fewer and larger files, and no files that nobody reads any more.
 
 Of the ledger, rows that were live in folds before the newest go: each fold writes anew what is live. Files
-of a stream stay as they are, since the ids of the tuples that wait in them rest on them.
+of a stream stay as they are, since the ids of its waiting tuples rest on their files.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _SMALL_FILES_FAR = 30  # on an object store, where each is some requests of whoe
 
 
 def compact_if_many(run: Run, journal: Journal) -> None:
-    """Compact where steps have added many small files since that was last done."""
+    """Compact where steps have added many small files since the last compaction."""
     if any(_has_many(journal.require(name)) for name in (BATCHES, EVENTS, LEDGER)):
         with suppress(StoreError):  # another commit was in the way, and the next fold finds the files again
             compact(run)
@@ -49,7 +49,7 @@ def compact(run: Run) -> dict[str, int]:
     """Rewrite small files into larger ones. Returns how many files each table had fewer afterwards.
 
     Everything else may run meanwhile, but for another compaction: of two that take the same files away
-    `deltalake` commits both, and the rows were there twice. Where somebody is about one this does nothing.
+    `deltalake` commits both, and the rows were there twice. While another compaction runs this does nothing.
 
     Raises:
         StoreError: another commit was in the way.
@@ -91,7 +91,7 @@ def _compact_settled(ledger: DeltaTable) -> dict[str, Any]:
 def vacuum(run: Run, retention_hours: int) -> list[str]:
     """Delete files that no version younger than the retention refers to. Returns the tables' names.
 
-    None while a backup is made, which may take longer than the retention.
+    While a backup is made nothing is deleted, since the backup may take longer than the retention.
     """
     keeps = Lease(run.store, "", run.clock, KEEPS_FILES, run.sightings)
     if keeps.left(keeps.read()):
@@ -111,7 +111,7 @@ def vacuum(run: Run, retention_hours: int) -> list[str]:
 
 
 def _delete_old(scratch: str, before: datetime) -> None:
-    """Delete the clones that searches have left which were killed."""
+    """Delete the old clones that killed searches for refused messages have left."""
     with suppress(OSError):  # there is no such folder
         for clone in files_at(scratch).get_file_info(FileSelector("")):
             below = files_at(f"{scratch}/{clone.path}").get_file_info(FileSelector("", recursive=True))

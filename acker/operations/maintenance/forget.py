@@ -1,9 +1,9 @@
-"""What the store tells of a user's rows goes: reasons, of chosen messages or of all that are old enough.
+"""Forgetting: the store drops reasons that may quote a user's rows, of chosen messages or of all old ones.
 
-A reason is in `events`, in the ledger, in `holds` and in `refusals`. Their rows stay, with another text in
-its place. The ledger comes last, since it tells which messages are to be forgotten: who was killed before
-begins anew, and finds what is left. What the acker says itself quotes no row and stays: that an attempt was
-not complete in time, or was superseded.
+A reason is in `events`, in the ledger, in `holds` and in `refusals`. The rows of these tables stay, with
+another text in its place. The ledger comes last, since it tells which messages are to be forgotten: after a
+kill a forgetting begins anew, and finds the rest. The acker's own reasons quote no row and stay: that an
+attempt was not complete in time, or was superseded.
 """
 
 import json
@@ -42,13 +42,13 @@ _TOLD = _KNOWN & (pl.col("component").is_not_null() | (pl.col("state") == State.
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What a forgetting came to.
+    """The result of a forgetting.
 
     Args:
-        messages: that were chosen.
-        partners: messages that shared tuples with these, whose reasons may quote moving.
-        unknown: positions that were named and that no fold knows.
-        events, ledger, holds: rows of these tables whose reason went, or is to go.
+        messages: how many messages were chosen.
+        partners: how many messages shared tuples with these, so that their reasons may quote the same rows.
+        unknown: how many positions were named that no fold knows.
+        events, ledger, holds: how many rows of these tables lost their reason, or are to lose it.
     """
 
     messages: int
@@ -65,7 +65,7 @@ class _Found:
 
     Args:
         messages: columns of `MESSAGE`.
-        roots: of all their attempts, and of those of their partners.
+        roots: the roots of all attempts of the messages and of their partners.
     """
 
     journal: Journal
@@ -75,7 +75,7 @@ class _Found:
     partners: int
 
     def chosen(self) -> Mapping[str, pl.Expr]:
-        """Per table which of its rows tell of them, in the order in which they are to be changed."""
+        """Table -> which of its rows tell of the messages; the tables are to be changed in this order."""
         mine = pl.col("root_id").is_in(self.roots["root_id"].implode())
         refused = {REFUSALS: mine & _KNOWN & _is_read(self.fold)} if self.fold.refusals else {}
         return {
@@ -86,7 +86,7 @@ class _Found:
         }
 
     def _batches(self) -> pl.DataFrame:
-        """Held batches that may tell of them: those that took them in, or whose events are gone."""
+        """Held batches that may tell of the messages: those that took them in, or whose events are gone."""
         held = _held(self.journal)
         events = scan(files_of(self.journal.require(EVENTS)), columns_of(EVENTS))
         events = events.join(held.lazy(), on=_BATCH, how="semi")
@@ -97,10 +97,10 @@ class _Found:
 
 
 def dry_run(topology: Topology, journal: Journal, selection: Selection) -> Forgotten:
-    """What `forget` would do; it changes nothing.
+    """The result that `forget` would have; nothing is changed.
 
     Raises:
-        SettingsError: a message is in flight, or the selection names what is not there.
+        SettingsError: a message is in flight, or the selection names a spout or component that is not there.
     """
     found = _find(topology, journal, selection)
     if found is None:
@@ -112,10 +112,11 @@ def dry_run(topology: Topology, journal: Journal, selection: Selection) -> Forgo
 def forget(run: Run, selection: Selection, why: str, requested_by: str) -> Forgotten:
     """Put `forgotten` in the place of every reason that may quote a row of the chosen messages.
 
-    Who asked for it and why is recorded first, in `replay_requests`. Done again it does what is left.
+    The request, with who asked and why, is recorded first, in `replay_requests`. Done again, the forgetting
+    does the rest.
 
     Raises:
-        SettingsError: as `dry_run`.
+        SettingsError: as in `dry_run`.
         StoreError: other commits were in the way each time; done again it goes on.
     """
     check_text("The why", why)
@@ -133,12 +134,12 @@ def forget(run: Run, selection: Selection, why: str, requested_by: str) -> Forgo
 
 
 def expire_reasons(run: Run, older_than: timedelta) -> dict[str, int]:
-    """Put `expired` in the place of the reasons of all that settled before the retention.
+    """Put `expired` in the place of every reason that is older than the retention.
 
     A file without such rows is not written anew.
 
     Returns:
-        Table -> how many of its rows have changed, of those with some.
+        Table -> how many of its rows have changed; tables without any are left out.
     """
     journal = run.snapshot()
     if journal.fold is None:
@@ -176,7 +177,7 @@ def _find(topology: Topology, journal: Journal, selection: Selection) -> _Found 
 
 
 def _check_settled(journal: Journal, fold: Fold, found: pl.DataFrame) -> None:
-    """Refuse what is in flight, as of the newest fold or of what is logged since."""
+    """Refuse messages that are in flight, as of the newest fold or of the events logged since."""
     logged = {name: journal.logged(name) for name in journal.components()}
     files = files_of(journal.require(EVENTS), unfolded(fold, logged))
     newer = pl.col("batch") > _newest(fold)
@@ -234,7 +235,7 @@ def _result(found: _Found, selection: Selection, counts: Mapping[str, int]) -> F
 
 
 def _record(run: Run, selection: Selection, why: str, requested_by: str, matched: int) -> str:
-    """Record a request, without what it says of reasons, and return its id."""
+    """Record a request, without the text of a reason in it, and return its id."""
     asked = asdict(selection) | {"reason": selection.reason and FORGOTTEN}
     row = {
         "request_id": f"forget-{uuid.uuid4().hex}",
@@ -250,7 +251,7 @@ def _record(run: Run, selection: Selection, why: str, requested_by: str, matched
 
 
 def _drop_old_live_rows(run: Run, fold: Fold) -> None:
-    """Delete what was live in folds before the newest: nobody reads it, and it tells reasons as well."""
+    """Delete rows that were live in folds before the newest: nobody reads them, and they tell reasons too."""
     before = f"live_in < {fold.number}"
     if files_of(run.store.require(LEDGER), before):
         run.store.change(LEDGER, lambda table: table.delete(before))

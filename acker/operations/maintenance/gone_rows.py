@@ -1,6 +1,6 @@
-"""Rows that a trimming takes and that are published: what they say is kept, before any is deleted.
+"""The sums of published rows, kept before a trimming deletes the rows from their stream.
 
-So an audit vouches for a published table of rows although the stream has its rows no more.
+So an audit vouches for a published table of rows although the stream does not have the rows any more.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from acker.topology.topology import Topology
 
 
 def keep_gone_rows(topology: Topology, journal: Journal, before: Trim, announced: Trim, number: int) -> None:
-    """Keep what the rows say that go with a trimming, of each stream that is published row by row.
+    """Keep the sums of the rows that a trimming deletes, of each stream that is published row by row.
 
     Args:
         before: the newest trimming that was counted.
-        announced: the one after it.
-        number: that it is counted under.
+        announced: the trimming after that one.
+        number: the number under which the announced trimming is counted.
     """
     positions = _positions(topology, journal)
     try:
@@ -40,7 +40,7 @@ def keep_gone_rows(topology: Topology, journal: Journal, before: Trim, announced
 
 
 def _gone(journal: Journal, name: str, position: int, before: Trim, announced: Trim) -> pl.DataFrame:
-    """What goes from a stream whose target has a fold."""
+    """The sums of the rows that leave a stream, by the newest fold that its target has."""
     if journal.open(stream(name)) is None:
         return nothing_gone()  # it has emitted nothing yet
     logged = read_fold(journal.require(LEDGER), position).logged if position else {}
@@ -50,7 +50,7 @@ def _gone(journal: Journal, name: str, position: int, before: Trim, announced: T
 
 
 def _positions(topology: Topology, journal: Journal) -> Mapping[str, int]:
-    """The newest fold that a target of rows has of each stream that feeds, or has fed, one."""
+    """Stream that feeds, or has fed, a target of rows -> the newest fold that the target has of it."""
     found: dict[str, int] = {}
     for name, publication in topology.publications.items():
         if publication.target.has_roots:
@@ -60,7 +60,7 @@ def _positions(topology: Topology, journal: Journal) -> Mapping[str, int]:
 
 
 def _caused(journal: Journal, name: str, before: Trim, after: Trim) -> list[int]:
-    """The batches of a stream that batches of spouts have caused which go with a trimming."""
+    """The batches of a stream that were caused by the batches of spouts that a trimming deletes."""
     spouts = [spout for spout in after.upto if spout not in _bolts(journal)]
     emissions = [
         (spout, batch)

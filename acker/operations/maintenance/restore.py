@@ -1,8 +1,8 @@
 """Restore and move: a copy of a store that goes on in another place, as a store of its own.
 
-While the copy is unfinished nobody works on it, since a lease that is closed says so. It gets an id of its
-own before that is opened. So it may go on beside the original, and neither takes the folds of the other that
-a target has for its own.
+While the copy is unfinished nobody works on it, since its lease is closed. The copy gets an id of its own
+before the lease is opened. So it may go on beside the original. A target may have folds of both, and neither
+takes those of the other for its own.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,13 +39,13 @@ _MOVE = "a move to "  # before where to
 def restore(topology: Topology, store: Store, backup: str, clock: Clock) -> tuple[Manifest, Lease]:
     """Copy a backup to where a topology has its store and its published tables.
 
-    One that was interrupted goes on.
+    A restore that was interrupted goes on.
 
     Args:
-        store: where nothing is yet.
+        store: the store to make, where nothing is yet.
 
     Returns:
-        What the backup holds, and the closed lease, which the caller releases once the copy is judged.
+        The manifest of the backup, and the closed lease, which the caller releases once the copy is judged.
 
     Raises:
         StoreError: there is no such backup, it is of another topology or of another version, or something is
@@ -84,15 +84,15 @@ def move(
     is_stopped: bool,
     sightings: Sightings | None = None,
 ) -> tuple[Store, Callable[[], None]]:
-    """Copy a store to another place, and close the old one. What is published stays where it is.
+    """Copy a store to another place, and close the old one. Published tables stay where they are.
 
     Args:
-        to: path or URI of what `PIPELINE_STORE` is to name.
+        to: path or URI that `PIPELINE_STORE` is to name.
         is_stopped: whether it is certain that nobody works on the store, though somebody just did.
-        sightings: what this machine has seen of the store's lease.
+        sightings: this machine's notes of the store's lease.
 
     Returns:
-        The copy, and what the caller does once that is judged, after which it is open.
+        The copy, and a function that opens it, which the caller calls once the copy is judged.
 
     Raises:
         StoreError: somebody works on the store, or something is where the copy belongs.
@@ -139,7 +139,7 @@ def _there(path: str) -> DeltaTable:
 def _settle(
     store: Store, own: Mapping[str, DeltaTable], published: Mapping[str, DeltaTable], lease: Lease, why: str
 ) -> None:
-    """Copy tables to where nothing is, or where that was begun, and make them a store of its own."""
+    """Copy tables to an empty place, or go on with such a copy, and make them a store of its own."""
     tables = {**published, **paths_in(store, own)}
     _claim(tables, lease, why)
     copied, ledger = identity_of(own[LEDGER]), open_table(store.path(LEDGER))
@@ -151,7 +151,7 @@ def _settle(
 
 
 def _claim(tables: Iterable[str], lease: Lease, why: str) -> None:
-    """Close a store that is to be, where nothing is, or where that was begun."""
+    """Close the store that a copy is to make, in an empty place or where the copy was begun."""
     if lease.read().closed != why:
         for path in tables:
             if open_table(path) is not None:
@@ -160,7 +160,7 @@ def _claim(tables: Iterable[str], lease: Lease, why: str) -> None:
 
 
 def _is_left(found: Holding, topology: Topology, clock: Clock) -> bool:
-    """Whether a move to another place was begun, and nothing that anybody works on has come of it."""
+    """Whether a move to another place was begun, and no store that anybody works on has come of it."""
     to = found.holder.removeprefix(_MOVE)
     if to == found.holder or " was moved. " in found.closed:
         return False

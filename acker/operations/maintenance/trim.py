@@ -1,4 +1,4 @@
-"""Trimming: what no live root, no publisher and no correction needs any more leaves the streams and events.
+"""Trimming: rows that no live root, publisher or correction needs any more leave the streams and events.
 
 A stream is trimmed by whole batches from its beginning, so by whole files, and no file is rewritten.
 """
@@ -36,7 +36,7 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
     """Delete the rows of batches that were planned before the retention and that nobody needs any more.
 
     Returns:
-        component -> how many of its batches are gone now that were there before.
+        Component -> how many of its batches are gone now that were there before.
 
     Raises:
         StoreError: other commits to a stream were in the way; run it again, and it goes on.
@@ -81,7 +81,7 @@ def _delete(run: Run, name: str, gone: str) -> None:
 
 
 def _counted(run: Run, announced: Trim) -> Trim:
-    """A trimming with what goes with it, and with all before. What published rows stand for is kept."""
+    """Count the tuples that a trimming and all before it delete, and keep the sums behind published rows."""
     before, journal = counted_trim(run.store), run.snapshot()
     assert before.tuples is not None
     counted, tuples = announced.number + 1, dict(before.tuples)
@@ -101,7 +101,7 @@ def _counted(run: Run, announced: Trim) -> Trim:
 
 
 def _counted_targets(topology: Topology, journal: Journal) -> dict[str, Target]:
-    """The streams that feed, or have fed, a target that holds no roots -> that target."""
+    """Stream that feeds, or has fed, a target that holds no roots -> that target."""
     targets = {name: each.target for name, each in topology.publications.items()}
     counting = {name: each for name, each in targets.items() if each.takes_back or each.only_adds}
     former = {name: each for each in counting.values() for name in former_streams(topology, journal, each)}
@@ -162,7 +162,7 @@ def _is_whole(batch: Batch, upto: Mapping[str, int]) -> bool:
 def _held(topology: Topology, journal: Journal) -> dict[str, int]:
     """Component -> the first of its batches with an untracked tuple that a rich bolt holds back.
 
-    Of those that are tracked their messages tell, which are in flight.
+    Of tracked tuples their messages tell, which are in flight.
     """
     first: dict[str, int] = {}
     for bolt in topology.bolts:

@@ -1,4 +1,4 @@
-"""The upkeep of a store: when each of its steps ended last, and what was wrong then."""
+"""The upkeep of a store: when each of its steps ended last, and with which fault."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,8 +25,9 @@ class Upkeep:
     """The newest end of a step.
 
     Args:
-        ended_at: when it ended, whatever was wrong.
-        fault: what was wrong; None where nothing was.
+        step: the name of the step.
+        ended_at: when the step ended, with a fault or without.
+        fault: the fault of the step; None where there was none.
     """
 
     step: str

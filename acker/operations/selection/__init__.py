@@ -1,1 +1,1 @@
-"""Which messages a replay by hand chooses, and what it is asked."""
+"""The selection of messages for a replay by hand, and the requests for such replays."""

@@ -1,7 +1,7 @@
 """Conditions that people write on the columns of a spout's messages, looked up in its stream without Spark.
 
-The text comes from a command line or a form. It must be one condition, of terms that `terms` knows: what
-could be another statement, another query, or more than the process can hold is refused before it is run.
+The text comes from a command line or a form. It must be one condition, of terms that `terms` knows. A text
+that could be another statement, another query, or more than the process can hold is refused before it runs.
 """
 
 import re
@@ -28,10 +28,10 @@ _BUG = re.compile(r"\s*This issue was likely caused by a bug .*", re.DOTALL)
 
 
 def check_condition(text: str) -> None:
-    """Refuse what is no single condition.
+    """Refuse a text that is no single condition.
 
     Raises:
-        SettingsError: saying what cannot be in one.
+        SettingsError: the text is none; the error says what cannot be in a condition.
     """
     check_text("The condition", text)
     if len(text) > MOST_CHARACTERS:
@@ -66,7 +66,7 @@ def messages_where(snapshot: Snapshot, spout: str, condition: str) -> pl.DataFra
             `_source_offset`. Names in upper case are in double quotes.
 
     Raises:
-        SettingsError: it is no condition, or not one on these columns.
+        SettingsError: the text is no condition, or not one on these columns.
     """
     check_condition(condition)
     return looked_up(snapshot, spout, condition)
@@ -80,10 +80,10 @@ def columns_of_spout(snapshot: Snapshot, spout: str) -> list[str]:
 
 
 def looked_up(snapshot: Snapshot, spout: str, condition: str) -> pl.DataFrame:
-    """What `messages_where` returns, of a condition that nobody else has written.
+    """The same columns as `messages_where`, for a condition that is safe or was checked.
 
     Raises:
-        SettingsError: it is not one on these columns.
+        SettingsError: the condition is not one on the columns of the spout.
     """
     table = snapshot.open(stream(spout))
     if table is None:

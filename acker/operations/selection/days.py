@@ -1,4 +1,4 @@
-"""Which messages are of a day: by when they were first emitted, or by what they say themselves.
+"""The messages of a day: by the time of their first emission, or by the day that they say themselves.
 
 A message says its day in a column, or in the name of a folder such as `day=2026-01-31`, where the source is
 files. A column may hold dates, times, or texts or numbers that begin with the day: 2026-01-31, 20260131.
@@ -39,13 +39,13 @@ def first_emitted(fold: Fold, day: date) -> pl.LazyFrame:
 
 @dataclass(frozen=True)
 class OwnDays:
-    """What messages say of their day themselves.
+    """The days that messages say themselves.
 
     Args:
-        day: the one that is looked for.
+        day: the day that is looked for.
         column: the name of the column, and of a folder's key.
         told: spouts with such a column.
-        rows: of these spouts, the messages and whether they are of the day, `holds`.
+        rows: the messages of these spouts, with `holds`: whether they are of the day.
     """
 
     day: date
@@ -55,10 +55,10 @@ class OwnDays:
 
     @classmethod
     def of(cls, snapshot: Snapshot, spouts: Sequence[str], column: str, day: date) -> "OwnDays":
-        """What the streams of some spouts say.
+        """Read the days that the streams of some spouts say.
 
         Raises:
-            SettingsError: a column holds what is no day.
+            SettingsError: a column holds a value that is no day.
         """
         columns = {spout: columns_of_spout(snapshot, spout) for spout in spouts}
         told = [spout for spout in spouts if column in columns[spout]]
@@ -67,7 +67,7 @@ class OwnDays:
         return cls(day, column, told, pl.concat([nothing.with_columns(holds=pl.lit(False)), *rows]))
 
     def judged(self, messages: pl.LazyFrame) -> pl.LazyFrame:
-        """Of some messages those that say a day, with `holds`: null where that cannot be known any more."""
+        """The messages that say a day, with `holds`: whether it is `day`; null where that is not known."""
         in_folder = _begins(self._in_path) == f"{self.day:%Y%m%d}"
         return (
             messages.filter(self._in_path.is_not_null() | pl.col("spout").is_in(list(self.told)))
@@ -77,17 +77,17 @@ class OwnDays:
 
     @property
     def _in_path(self) -> pl.Expr:
-        """What the folder of a message says; null where none does."""
+        """The value that a folder of a message's path has for the column; null where no folder has one."""
         return pl.col("source_partition").str.extract(f"(?:^|/){re.escape(self.column)}=([^/]*)/")
 
     def check_known(self, messages: pl.LazyFrame, snapshot: Snapshot, spouts: Sequence[str]) -> None:
-        """Refuse a column that no message has, and folders that are called by what is no day.
+        """Refuse a column that no message has, and folders whose value is no day.
 
         Args:
-            messages: all of them.
+            messages: all messages.
 
         Raises:
-            SettingsError: with the columns that there are, or with such a folder.
+            SettingsError: no message has the column, or a folder's value is no day.
         """
         folders = messages.select(self._in_path.alias("held")).drop_nulls()
         no_day = ~_begins(pl.col("held")).str.contains(_DAY) & (pl.col("held") != _NO_VALUE)
@@ -107,7 +107,7 @@ def _of_spout(snapshot: Snapshot, spout: str, column: str, day: date) -> pl.Lazy
     """The messages in a spout's stream, and whether they are of the day.
 
     Raises:
-        SettingsError: the column holds what is no day.
+        SettingsError: the column holds a value that is no day.
     """
     name = column_name(column)
     own = f"substr(replace(CAST({name} AS VARCHAR), '-', ''), 1, 8)"

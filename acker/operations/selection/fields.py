@@ -1,4 +1,4 @@
-"""What people fill in, field by field, as a form or a command line gives it."""
+"""The fields that people fill in, as a form or a command line gives them."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
@@ -16,7 +16,7 @@ def check_known(fields: Fields, known: Iterable[str]) -> None:
     """Refuse fields that a form does not have: whoever misspells one would choose more than they mean.
 
     Raises:
-        SettingsError: naming them, and those that the form has.
+        SettingsError: there are such fields; the error names them, and those that the form has.
     """
     unknown = sorted(fields.keys() - set(known))
     if unknown:
@@ -27,30 +27,30 @@ def check_known(fields: Fields, known: Iterable[str]) -> None:
 
 
 def text_in(fields: Fields, name: str) -> str | None:
-    """A text; None where it was not filled in.
+    """The text of a field; None where it was not filled in.
 
     Raises:
-        SettingsError: it is something else.
+        SettingsError: the field holds something else.
     """
     value: str | None = _of_kind(name, fields.get(name), str)
     return value
 
 
 def number_in(fields: Fields, name: str) -> int | None:
-    """A whole number; None where it was not filled in.
+    """The whole number of a field; None where it was not filled in.
 
     Raises:
-        SettingsError: it is something else.
+        SettingsError: the field holds something else.
     """
     value: int | None = _of_kind(name, fields.get(name), int)
     return value
 
 
 def texts_in(fields: Fields, name: str) -> list[str]:
-    """A list of texts, which may be empty.
+    """The list of texts of a field, which may be empty.
 
     Raises:
-        SettingsError: it is something else.
+        SettingsError: the field holds something else.
     """
     value = fields.get(name)
     # A command line gives an option that may be repeated as a tuple.
@@ -59,10 +59,10 @@ def texts_in(fields: Fields, name: str) -> list[str]:
 
 
 def time_in(fields: Fields, name: str) -> datetime | None:
-    """A time, in UTC where it names no other zone; None where it was not filled in.
+    """The time of a field, in UTC where it names no other zone; None where it was not filled in.
 
     Raises:
-        SettingsError: it is none.
+        SettingsError: the field holds no time.
     """
     value = fields.get(name)
     found = value if isinstance(value, datetime) else _parsed_time(name, text_in(fields, name))
@@ -70,10 +70,10 @@ def time_in(fields: Fields, name: str) -> datetime | None:
 
 
 def day_in(fields: Fields, name: str) -> date | None:
-    """A day; None where it was not filled in.
+    """The day of a field; None where it was not filled in.
 
     Raises:
-        SettingsError: it is none.
+        SettingsError: the field holds no day.
     """
     value = fields.get(name)
     if isinstance(value, date) and not isinstance(value, datetime):

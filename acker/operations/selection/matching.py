@@ -1,4 +1,7 @@
-"""What a selection finds in the ledger, and why it may not be replayed. Frames, since it may be millions."""
+"""Messages that a selection finds in the ledger, and why they may not be replayed.
+
+The messages are in frames, since they may be millions.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -43,24 +46,24 @@ class Listed:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Listed":
-        """A row of the ledger, the newest of its message, with the attempt to come."""
+        """The listing of a message, from its newest row in the ledger with the attempt to come."""
         reason = None if row["reason"] is None else row["reason"].partition("\n")[0]
         return cls(str(message_of(row)), row["attempt"], str(row["state"]), row["component"], reason)
 
 
 @dataclass(frozen=True)
 class Matched:
-    """What a selection finds in the ledger.
+    """The messages that a selection finds in the ledger.
 
     Args:
-        emissions: messages to emit again, with `spout`, the columns of `EMISSIONS`, and `group`, which those
-            have in common that settled together.
-        in_flight: messages that match but for their state.
-        trimmed: of the messages, acked ones whose tuples may be gone from the streams.
-        listed: of the messages, the first `MOST_LISTED`.
-        unseen: messages of which `where` or `day_column` cannot tell, since their rows were trimmed from the
+        emissions: messages to emit again, with `spout`, the columns of `EMISSIONS`, and `group`, which is the
+            same for messages that settled together.
+        in_flight: how many messages match but for their state.
+        trimmed: how many of `emissions` are acked messages whose tuples may be gone from the streams.
+        listed: the first `MOST_LISTED` of `emissions`.
+        unseen: how many messages `where` or `day_column` cannot judge, since their rows were trimmed from the
             spout's stream.
-        chosen: of the messages, those that match; the others were settled together with such.
+        chosen: how many of `emissions` match; the others were settled together with those.
     """
 
     emissions: pl.DataFrame = field(default_factory=lambda: _NONE, repr=False)
@@ -72,14 +75,14 @@ class Matched:
 
     @property
     def count(self) -> int:
-        """Messages to replay."""
+        """How many messages there are to replay."""
         return self.emissions.height
 
 
 def select(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matched:
-    """Find what a selection matches, by each message's newest row in the ledger.
+    """Find the messages that a selection matches, by the newest row of each in the ledger.
 
-    Messages bring those along with which they were acked or given up, since they share tuples.
+    A message brings along those with which it was acked or given up, since they share tuples.
     """
     fold = snapshot.fold
     if fold is None:
@@ -116,8 +119,8 @@ def newest_matching(
     """The newest rows of the messages that a selection matches, of spouts that are gone as well.
 
     Args:
-        selection: whose `states`, `where` and `limit` are passed over.
-        states: that the newest rows may have.
+        selection: the selection, whose `states`, `where`, `limit`, `day` and `day_column` are passed over.
+        states: the states that the newest rows may have.
     """
     _check_names(topology, fold, selection)
     found = current_rows(fold).filter(_condition(selection) & pl.col("state").is_in(states))
@@ -127,10 +130,10 @@ def newest_matching(
 
 
 def select_recorded(topology: Topology, snapshot: Snapshot, recorded: pl.DataFrame) -> Matched:
-    """Find those of some messages that stand where they stood when a selection found them.
+    """Find the recorded messages that still have the state and attempt in which a selection found them.
 
-    Left out is what is in flight, what was emitted again meanwhile, and what settled together with a message
-    that is not among them: that would have to be emitted as well.
+    Left out are messages that are in flight, or were emitted again meanwhile, or settled together with a
+    message that is not recorded, since that one would have to be emitted as well.
 
     Args:
         recorded: messages with the attempt to come.
@@ -182,9 +185,9 @@ def _positions(selection: Selection) -> pl.LazyFrame:
 def _judge(
     snapshot: Snapshot, fold: Fold, spouts: Sequence[str], selection: Selection
 ) -> Callable[[pl.LazyFrame], pl.LazyFrame] | None:
-    """What says by messages' own columns whether they are chosen, as `holds`; None where nothing asks.
+    """A function that adds `holds`, whether messages are chosen by their own columns; None: all may be.
 
-    It is null of those whose rows were trimmed.
+    `holds` is null for messages whose rows were trimmed.
     """
     if selection.day is not None and selection.day_column is not None:
         days = OwnDays.of(snapshot, spouts, selection.day_column, selection.day)
@@ -245,7 +248,8 @@ def _with_acked(snapshot: Snapshot, fold: Fold, trim: Trim, rows: pl.DataFrame) 
     """Rows of messages with the acked attempt that a replay is to replace, if any.
 
     `replaces` is its root, `acked_with` the group of roots that it was acked with, and `gone` whether its
-    tuples may be. An attempt that was refused after its ack is in no table, and nothing is to replace it.
+    tuples may be gone. An attempt that was refused after its ack is in no table, and nothing is to replace
+    it.
     """
     acked = current_rows(fold).filter(pl.col("state") == State.ACKED)
     mine = acked.join(rows.lazy().select(MESSAGE), on=MESSAGE, how="semi")
@@ -271,7 +275,7 @@ def _partners(
     """The messages that were acked, or given up, together with chosen ones, since they share tuples.
 
     Raises:
-        TopologyError: one of them is of a spout that is gone.
+        TopologyError: one of the messages is of a spout that is gone.
     """
     groups = pl.concat([chosen["acked_with"], chosen["joined"]]).drop_nulls().unique()
     if groups.is_empty():
@@ -302,7 +306,7 @@ def _grouped(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def parted(emissions: pl.DataFrame, rows: int) -> list[pl.DataFrame]:
-    """Messages of a spout, with the columns of `EMISSIONS`, in parts of about so many; no group is parted."""
+    """Messages of a spout, with the columns of `EMISSIONS`, in parts of about `rows`; no group is split."""
     ordered = emissions.sort("group", nulls_last=True, maintain_order=True).with_row_index("place")
     place, group = pl.col("place"), pl.col("group")
     first = pl.when(group.is_null()).then(place).otherwise(place.min().over("group"))
@@ -314,7 +318,7 @@ def check_reversible(topology: Topology, matched: Matched) -> None:
     """Refuse to replay acked messages where a target could not take them back.
 
     Raises:
-        TopologyError: naming the table and the aggregate.
+        TopologyError: there is such a target; the error names the table and the aggregate.
     """
     if matched.emissions["replaces"].is_null().all():
         return

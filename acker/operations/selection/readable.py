@@ -1,4 +1,4 @@
-"""Which messages of a replay their sources cannot give any more, as far as that is known without Spark."""
+"""Messages of a replay that their sources cannot give any more, as far as is known without Spark."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class Gone:
     """Messages that a replay would find to be lost.
 
     Args:
-        count: how many; there may be more of them.
-        such_as: the commonest reasons, each with a number.
-        unchecked: spouts of which nobody has looked, each with why.
+        count: how many messages are known to be gone; there may be more.
+        such_as: the commonest reasons, each with its number of messages.
+        unchecked: sentences on spouts whose sources were not looked at, each with the reason.
     """
 
     count: int = 0
@@ -30,20 +30,20 @@ class Gone:
     unchecked: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
-        """All of it for people."""
+        """Sentences for people on all of this."""
         said = [f"Whether {each}" for each in self.unchecked]
         if self.count:
             said.insert(0, f"{self.count:,} of them are gone and would be lost: {', '.join(self.such_as)}.")
         return said
 
     def as_dict(self) -> dict[str, Any]:
-        """What there is to tell by name; nothing where all can be read."""
+        """The fields that are not empty, by name; none where all messages can be read."""
         found = {"gone": self.count, "gone_such_as": self.such_as, "unchecked": self.unchecked}
         return {name: value for name, value in found.items() if value}
 
 
 def gone_of(topology: Topology, journal: Journal, messages: pl.DataFrame) -> Gone:
-    """Look which of some messages are gone.
+    """Find which of some messages are gone.
 
     Args:
         messages: spout, source_partition and source_offset of each.
@@ -63,7 +63,7 @@ def gone_of(topology: Topology, journal: Journal, messages: pl.DataFrame) -> Gon
 
 
 def _gone_of(spout: SpoutComponent, journal: Journal, messages: pl.DataFrame) -> dict[str, int] | str:
-    """How many are gone for which reason, or why that is not known."""
+    """Reason -> how many messages are gone for it; or why that is not known."""
     if not isinstance(spout.source, TellsGone):
         return "the spout has no method `gone_of`."
     try:

@@ -1,7 +1,7 @@
-"""Requests for replays by hand: who asked for what and why, and which messages those were at the time.
+"""Requests for replays by hand: who asked for which messages, when and why.
 
-The messages are recorded with the request, in the table `replays`, and are emitted later. What a person
-approves is what was counted, whatever matches by then.
+The messages are recorded with the request, in the table `replays`, and are emitted later. So a person
+approves the messages that were counted, whichever match by then.
 """
 
 import json
@@ -26,10 +26,10 @@ class Request:
     """A replay by hand that was asked for.
 
     Args:
-        request_id: names it for ever.
-        selection: what was asked for, as JSON.
-        matched: how many messages that chose.
-        requested_by, requested_at, why: who asked for it, when, and what they said.
+        request_id: the name of the request, for ever.
+        selection: the selection that was asked for, as JSON.
+        matched: how many messages the selection chose.
+        requested_by, requested_at, why: the person who asked, the time, and the reason that was given.
     """
 
     request_id: str
@@ -41,7 +41,7 @@ class Request:
 
     @property
     def plan(self) -> str:
-        """What names its messages in the table `replays`: the same for whoever makes the request again."""
+        """The name of the messages in the table `replays`: the same where the request is made again."""
         return _plan(self.request_id, self.selection)
 
 
@@ -58,10 +58,10 @@ def record_request(
     request_id: str,
     now: datetime,
 ) -> Request:
-    """Record a request and its messages; made again, it is what it was the first time.
+    """Record a request and its messages. A request that is made again stays as it was the first time.
 
     Args:
-        messages: that the selection chooses, columns as in `EMISSIONS`, and `spout`.
+        messages: the messages that the selection chooses, with columns as in `EMISSIONS`, and `spout`.
 
     Raises:
         SettingsError: the request was made before with another selection, or a text is not one that the
@@ -94,7 +94,7 @@ def read_request(store: Store, request_id: str) -> Request:
     """A request that was recorded.
 
     Raises:
-        StoreError: it was not.
+        StoreError: the request was not recorded.
     """
     columns = "request_id, selection, matched, requested_by, requested_at, why"
     rows = query(
@@ -114,7 +114,7 @@ def requested(store: Store, request: Request) -> pl.DataFrame:
     """The messages of a request, with the attempt to come.
 
     Raises:
-        StoreError: they are not those that were recorded.
+        StoreError: the messages are not those that were recorded.
     """
     found = recorded(store, request.plan)
     if found.height != request.matched:

@@ -1,4 +1,4 @@
-"""What a replay by hand is asked to choose. `matching` finds it."""
+"""The selection of messages for a replay by hand. `matching` finds the messages."""
 
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
@@ -30,20 +30,20 @@ _NARROWING = (
 
 @dataclass(frozen=True)
 class Selection:
-    """Which messages to replay by hand, by each message's newest state. Conditions are joined by AND.
+    """The messages to replay by hand, by the newest state of each. Conditions are joined by AND.
 
     Args:
-        states: of `SELECTABLE`; messages in flight cannot be chosen.
+        states: states of `SELECTABLE`; messages in flight cannot be chosen.
         spout: a spout's name.
         positions: (source_partition, source_offset).
         partition: a pattern of source partitions, in which `*` is any text and `?` one character.
-        component: that failed them.
+        component: the component that failed the messages.
         since, until: bounds of the time of emission, both included.
         reason: text that the reason contains, in upper or lower case.
         where: a SQL condition on the columns of the spout's messages; see
             `acker.operations.selection.conditions`.
         limit: at most so many messages, those with the lowest positions.
-        day: in UTC, on which a message was first emitted, or which it says itself; see
+        day: the day, in UTC, on which a message was first emitted, or which it says itself; see
             `acker.operations.selection.days`.
         day_column: the column in which messages say their day; None: the day of the emission counts.
     """
@@ -92,13 +92,13 @@ class Selection:
             check_text("The partition", partition)
 
     def as_dict(self) -> dict[str, Any]:
-        """Its fields by name. A selection without a day is what it was before there were days."""
+        """The fields by name. Fields of days are left out where they are None, as before there were any."""
         fields = asdict(self)
         return {name: fields[name] for name in fields if name not in _OF_DAYS or fields[name] is not None}
 
     @classmethod
     def parse(cls, fields: Fields, topology: Topology) -> "Selection | None":
-        """The selection that a person has filled in; None where it is what is due, without any choice.
+        """The selection that a person has filled in; None where nothing is chosen, which means due messages.
 
         Args:
             fields: `states`, `spout`, `partition`, `component`, `since`, `until`, `reason`, `where`, `limit`,
@@ -107,9 +107,9 @@ class Selection:
                 left out where there is only one. Other fields are passed over.
 
         Raises:
-            SettingsError: a field is of another type, a state, position or time is none, positions come
-                or a condition come without a spout where there are several, messages are of several
-                spouts, or something else is chosen than states.
+            SettingsError: a field is of another type, a state, position or time is none, positions or a
+                condition come without a spout where there are several, messages are of several spouts, or
+                something is chosen without states.
             UnknownMessage: a message is not SPOUT:PARTITION:OFFSET.
         """
         states = _states(fields)
@@ -154,7 +154,7 @@ def _states(fields: Fields) -> tuple[State, ...]:
 
 
 def _named(fields: Fields, topology: Topology) -> tuple[str | None, tuple[tuple[str, int], ...]]:
-    """The spout that is chosen, if any, and the positions of its messages that are."""
+    """The chosen spout, if any, and the chosen positions of its messages."""
     spout = text_in(fields, "spout")
     positions = []
     for each in texts_in(fields, "positions"):
@@ -173,10 +173,10 @@ def _named(fields: Fields, topology: Topology) -> tuple[str | None, tuple[tuple[
 
 
 def _only_spout(topology: Topology, why: str) -> str:
-    """The spout where none is chosen and one is needed.
+    """The only spout of a topology, where none is chosen and one is needed.
 
     Args:
-        why: it is needed, as the beginning of a sentence.
+        why: the reason why one is needed, as the beginning of a sentence.
     """
     names = [spout.name for spout in topology.spouts]
     if len(names) > 1:

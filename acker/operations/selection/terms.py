@@ -1,4 +1,4 @@
-"""The terms that a condition may be made of, as its text says before anything runs it.
+"""The terms that a condition may be made of. They are checked in its text before anything runs it.
 
 An engine of SQL has functions that make gigabytes of one row, and ends the process that it runs in where
 there is no room for them. So a condition calls functions that are listed here, whose values are no larger
@@ -45,7 +45,7 @@ _REFUSED = re.compile(r"--|/\*|[^\w\s\0'\"()\[\],.+\-*/%<>=!|&^~:]|[^\S \t\r\n]|
 
 
 def refused_term(text: str) -> str | None:
-    """The first thing in a condition that none may have, as people would call it; None where all is well."""
+    """The first term in a text that no condition may have, as people call it; None where all is well."""
     bare = _QUOTED.sub(_PLACEHOLDER, text)
     odd = _REFUSED.search(bare)
     if odd:
@@ -86,7 +86,7 @@ def _refused(terms: list[str]) -> Iterator[str]:
 
 
 def _may_be_from(before: str, opened: list[str]) -> bool:
-    """Whether `from` after this, in these brackets, begins no query."""
+    """Whether `from` after the term `before`, in the brackets `opened`, begins no query."""
     return before == "distinct" or (before != "(" and opened[-1:] in [[name] for name in _WITH_FROM])
 
 
