@@ -33,7 +33,7 @@ def note_taken(journal: Journal, name: str, former: Sequence[str], target: Targe
     counted = counted_trim(journal.store)
     kept = kept_rows(journal.store, [name, *former], counted, fold - 1)
     old = _replaced(journal, fold, counted, kept)
-    table = target.table()
+    table = target.delta_table()
     if old.is_empty() or table is None:
         return
     acked = Acked(journal.require(LEDGER), {}, fold - 1)

@@ -36,9 +36,9 @@ def published_rows(topology: Topology, stream: str, limit: int) -> PublishedRows
         StoreError: the table is not there yet, or cannot be read.
     """
     target = topology.publication(stream).target
-    if target.folder is None:
+    if target.delta_path is None:
         raise TopologyError(f"{stream} is published to {target.uri}, which is no Delta table; look there.")
-    table = target.table()
+    table = target.delta_table()
     if table is None:
         typed = called(topology.name)
         raise StoreError(

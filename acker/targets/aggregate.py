@@ -171,9 +171,9 @@ class DeltaAggregate(DeltaTarget):
         raised = F.when(F.col("_error").isNotNull(), F.raise_error(F.col("_error")))
         told.withColumn("_error", raised).write.format("noop").mode("overwrite").save()
 
-    def at(self, path: str) -> Self:
+    def moved_to(self, path: str) -> Self:
         """See `Target`."""
-        return replace(super().at(path), topic=None)
+        return replace(super().moved_to(path), topic=None)
 
     def computed(self, spark: SparkSession, changes: Changes) -> DataFrame:
         """See `DeltaTarget`."""
@@ -232,7 +232,7 @@ class DeltaAggregate(DeltaTarget):
 
     def audit(self, evidence: Evidence) -> Verdict:
         """See `Target`. Each row is compared with the acked tuples of its key, the topic with its markers."""
-        verdict = audit_by_key(evidence, self.table(), self.rows_by_key())
+        verdict = audit_by_key(evidence, self.delta_table(), self.rows_by_key())
         if self.topic is None:
             return verdict
         findings, why = self.topic.audit_records(evidence, is_of_messages=False)

@@ -38,7 +38,7 @@ class DeltaAppend(DeltaTarget):
 
     def irreversible(self) -> str | None:
         """See `Target`. No row can leave a table that has the property `delta.appendOnly`."""
-        table = self.table()
+        table = self.delta_table()
         if table is None or not is_append_only(table):
             return None
         return (
@@ -86,7 +86,7 @@ class DeltaAppend(DeltaTarget):
 
     def audit(self, evidence: Evidence) -> Verdict:
         """See `Target`. The rows of each message are compared with its tuples, by content or by number."""
-        table = self.table()
+        table = self.delta_table()
         if table is not None and (why := fault_of_columns(table, [ROOT], ROOT)) is not None:
             return incomparable(evidence, table, why)
         if not evidence.contents:

@@ -206,23 +206,23 @@ class Target(ABC):
         """The place of the target. Two streams of a topology need `takes_several` to share one."""
 
     @property
-    def folder(self) -> str | None:
+    def delta_path(self) -> str | None:
         """Path or URI of the Delta table with the published rows; None where they are in no Delta table.
 
         That table is backed up, restored and moved with the store, and its rows are shown.
         """
         return None
 
-    def table(self) -> DeltaTable | None:
-        """The Delta table in `folder`; None where there is none, or none yet."""
+    def delta_table(self) -> DeltaTable | None:
+        """The Delta table at `delta_path`; None where there is none, or none yet."""
         return None
 
-    def at(self, path: str) -> "Target":
+    def moved_to(self, path: str) -> "Target":
         """The same kind of target on the Delta table at another path, which sends nothing to anybody else.
 
-        It is asked of a target that has a `folder`.
+        It is asked of a target that has a `delta_path`.
         """
-        raise NotImplementedError(f"{type(self).__name__} has a folder and no method at(path).")
+        raise NotImplementedError(f"{type(self).__name__} has a delta_path and no method moved_to(path).")
 
     def rows_by_key(self) -> "ByKey | None":
         """The key and the aggregates of its rows, where a trimming keeps them by key; None else."""

@@ -58,7 +58,7 @@ class DeltaTarget(Target):
         return self.path
 
     @property
-    def folder(self) -> str:
+    def delta_path(self) -> str:
         """See `Target`."""
         return self.path
 
@@ -66,13 +66,13 @@ class DeltaTarget(Target):
         """See `Target`."""
         return replace(self, _pin=_Pin(open_table(self.path)))
 
-    def table(self) -> DeltaTable | None:
+    def delta_table(self) -> DeltaTable | None:
         """See `Target`."""
         return open_table(self.path) if self._pin is None else self._pin.table
 
     def position(self, app: str) -> int:
         """See `Target`. Where Delta has forgotten the transaction number, the commits' notes tell it."""
-        table = self.table()
+        table = self.delta_table()
         number = last_number(table, app)
         if table is None or number:
             return number
@@ -80,17 +80,17 @@ class DeltaTarget(Target):
 
     def target_id(self) -> str | None:
         """See `Target`. Delta's id of the table."""
-        table = self.table()
+        table = self.delta_table()
         return None if table is None else str(table.metadata().id)
 
     def notes(self, stream: str | None = None) -> Iterator[Note]:
         """See `Target`. Notes of commits that a restore took away are left out."""
-        table = self.table()
+        table = self.delta_table()
         return iter(()) if table is None else notes_that_hold(table)
 
     def has_rows(self) -> bool:
         """See `Target`. Published rows have columns that nobody else gives a table."""
-        table = self.table()
+        table = self.delta_table()
         columns = [] if table is None else [field.name for field in table.schema().fields]
         own = next((f'"{name}" IS NOT NULL' for name in _OWN_COLUMNS if name in columns), None)
         if table is None or own is None:
@@ -110,7 +110,7 @@ class DeltaTarget(Target):
         Raises:
             StoreError: the table is set so, and knows no fold of the publisher.
         """
-        table = self.table()
+        table = self.delta_table()
         if table and _EXPIRY in table.metadata().configuration and not self.position(publisher.app):
             raise StoreError(
                 f"{self.path} has the property {_EXPIRY}, by which Delta forgets what was published "
@@ -147,12 +147,12 @@ class DeltaTarget(Target):
 
     def published_at(self, publisher: Publisher, fold: int) -> datetime | None:
         """See `Target`."""
-        table, wanted = self.table(), (publisher.app, fold)
+        table, wanted = self.delta_table(), (publisher.app, fold)
         notes = all_notes(table) if table else ()
         times = [note.at for note in notes if (note.app, note.fold) == wanted]
         return times[0] if times else None
 
-    def at(self, path: str) -> Self:
+    def moved_to(self, path: str) -> Self:
         """See `Target`."""
         return replace(self, path=path, _pin=None)
 

@@ -99,7 +99,7 @@ class Search:
 
     def __post_init__(self) -> None:
         publisher = Publisher(Identity(f"trial-{uuid4().hex}"), self.changes.publisher.stream)
-        self.clone = self.target.at(self.scratch)
+        self.clone = self.target.moved_to(self.scratch)
         self.trial = replace(self.changes, publisher=publisher, fold=0)
 
     def run(self) -> pl.DataFrame:

@@ -130,7 +130,7 @@ class Outcome:
     def published(self, publication: Publication) -> list[dict[str, Any]]:
         """The rows of a published table."""
         target = publication.target
-        table = target.table()
+        table = target.delta_table()
         if table is None:
             return []
         rows = _rows(table)

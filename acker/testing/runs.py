@@ -225,4 +225,4 @@ def _columns(spark: SparkSession, spout: SpoutComponent, rows: Rows, schema: Map
 
 
 def _redirected(target: Target, path: str) -> Target:
-    return DeltaAppend(path) if target.folder is None else target.at(path)
+    return DeltaAppend(path) if target.delta_path is None else target.moved_to(path)

@@ -322,7 +322,7 @@ class Topology:
                     f"{other.stream} and {name} are both published to {target.uri}; "
                     "give each a table of its own."
                 )
-            inner, outer = other.target.folder, target.folder
+            inner, outer = other.target.delta_path, target.delta_path
             if inner is not None and outer is not None and _is_nested(inner, outer):
                 raise TopologyError(
                     f"{other.stream} and {name} are published to {other.to} and {target.uri}, and a VACUUM "

@@ -158,7 +158,7 @@ def _published_twice(topology: Topology, store: Store) -> list[str]:
     for publication in topology.publications.values():
         if not isinstance(publication.target, DeltaAppend):
             continue
-        table = publication.target.table()
+        table = publication.target.delta_table()
         if table is None:
             continue
         rows = query(

@@ -13,6 +13,7 @@ from acker import DeltaSpout, Target, Topology, TopologyError
 from acker.core.events import State
 from acker.core.snapshot.verdict import Finding
 from acker.operations.cycle import run_cycle
+from acker.operations.maintenance.backup import back_up
 from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection.selection import Selection
@@ -98,3 +99,29 @@ def test_what_a_target_of_ones_own_cannot_take_back_is_not_replayed(run):
     run_cycle(run)
     with pytest.raises(TopologyError, match=r"Acked messages cannot be replayed: .*files keeps what"):
         plan_by_hand(run, Selection(states=(State.ACKED,)), "why", "me")
+
+
+@dataclass(frozen=True)
+class Named(Files):
+    """A target whose own fields have names that one would give them."""
+
+    table: str = "orders"
+    path: str = "/orders"
+    key: str = "id"
+    name: str = "orders"
+
+
+def test_a_target_may_call_its_own_fields_as_it_likes(place, run, tmp_path):
+    target = Named(place.folder / "named")
+    assert (target.folder.name, target.table, target.delta_path, target.delta_table()) == (
+        "named",
+        "orders",
+        None,
+        None,
+    )
+    run.topology.bolt("numbers", name="other")(lambda tuples: tuples)
+    run.topology.publish("other", to=target)
+    run_cycle(run)
+    assert sorted(target.ids()) == [1, 2]
+    manifest = back_up(run.topology, run.store, str(tmp_path / "backup"), run.clock)
+    assert manifest.elsewhere["other"] == target.uri

@@ -75,7 +75,7 @@ USES = {
     "store by its URI": lambda place, run, path: Settings.from_env({"PIPELINE_STORE": f"file://{path}"}),
     "table of a store": lambda place, run, path: Store(path, "kept").create(),
     "source": lambda place, run, path: DeltaSpout(path, key="id").message_schema(None),
-    "target": lambda place, run, path: published(place, path).publications["numbers"].target.table(),
+    "target": lambda place, run, path: published(place, path).publications["numbers"].target.delta_table(),
     "backup": lambda place, run, path: back_up(run.topology, run.store, path, run.clock),
     "restore": lambda place, run, path: restore(run.topology, Store(path, "kept"), path, run.clock),
     "move": lambda place, run, path: move(run.topology, run.store, path, run.clock, is_stopped=True),

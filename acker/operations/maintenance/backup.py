@@ -130,16 +130,16 @@ def published_in(backup: str, stream: str) -> str:
 def published_tables(topology: Topology) -> dict[str, str]:
     """Stream -> path or URI of the Delta table that it is published to."""
     targets = {name: each.target for name, each in topology.publications.items()}
-    return {name: target.folder for name, target in targets.items() if target.folder is not None}
+    return {name: target.delta_path for name, target in targets.items() if target.delta_path is not None}
 
 
 def topology_in(backup: str, topology: Topology) -> Topology:
     """A copy of the topology that publishes to the tables of a backup, and to nothing else."""
     changed = copy(topology)
     changed.publications = {
-        name: replace(each, target=each.target.at(published_in(backup, name)))
+        name: replace(each, target=each.target.moved_to(published_in(backup, name)))
         for name, each in topology.publications.items()
-        if each.target.folder is not None
+        if each.target.delta_path is not None
     }
     return changed
 
@@ -193,7 +193,7 @@ def back_up(
         tables={name: copied[store_in(to, topology).path(name)] for name in own},
         published={name: copied[published_in(to, name)] for name in published},
         elsewhere={
-            name: each.to for name, each in topology.publications.items() if each.target.folder is None
+            name: each.to for name, each in topology.publications.items() if each.target.delta_path is None
         },
     )
 
@@ -251,7 +251,7 @@ def open_all(topology: Topology, store: Store) -> tuple[dict[str, DeltaTable], d
         before = newest_trim(store)
         publishers = store.open(PUBLISHERS)  # which knows of no fold that its target lacks
         targets = {name: each.target.pinned() for name, each in topology.publications.items()}
-        tables = {name: each.table() for name, each in targets.items()}
+        tables = {name: each.delta_table() for name, each in targets.items()}
         published = {name: table for name, table in tables.items() if table is not None}
         own = {name: table for name in _names(topology, store) if (table := store.open(name)) is not None}
         if publishers is not None:
