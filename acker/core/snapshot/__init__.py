@@ -1,1 +1,1 @@
-"""Snapshots of a store: each module reads one of its tables."""
+"""Snapshots of a store, and the questions that are asked of one."""
