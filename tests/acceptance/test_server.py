@@ -25,7 +25,7 @@ from acker.runtime.settings import Settings
 from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
 
-START = "from acker.runtime import server; from acker.runtime.settings import Settings; "
+START = "from acker.runtime.server import process as server; from acker.runtime.settings import Settings; "
 PRINT_STARTED = START + "print(server.start(Settings.from_env()).pid)"
 PRINT_FOUND = START + "print(server.find(Settings.from_env()).pid)"
 # Short naps, because a signal that one of gRPC's threads receives does not cut the main thread's sleep
