@@ -7,9 +7,12 @@ import polars as pl
 import pytest
 
 from acker.batches.run import Run
-from acker.core.errors import AckerError
+from acker.core.errors import AckerError, StoreError
+from acker.core.store.lease import Lease
 from acker.core.store.store import Store
+from acker.core.store.tables import history
 from acker.operations.cycle import run_cycle
+from acker.operations.maintenance import upkeep
 from acker.operations.maintenance.backup import back_up, store_in, topology_in
 from acker.operations.maintenance.compact import compact, vacuum
 from acker.operations.maintenance.restore import move, restore
@@ -96,3 +99,16 @@ def test_what_cannot_serve_is_refused_in_one_sentence_before_anything_is_made(pl
         USES[use](place, run, place.path(f"below/{name}"))
     assert str(refused.value).isprintable()
     assert not Path(place.path("below")).exists()
+
+
+@pytest.mark.parametrize("name", ["a*b?", "a#b?c=d&e+f;g,h@i", "plain"], ids=ascii)
+def test_the_history_of_a_table_is_told_wherever_it_is(place, name):
+    store = Store(place.path(f"stores/{name}"), "kept")
+    store.create()
+    upkeep.note(store, "audit")
+    assert [each["version"] for each in history(store.require("upkeep"), 5)] == [1, 0]
+    lease = Lease(store, "one", place.clock)
+    lease.hold()
+    assert lease.read().holder == "one"
+    with pytest.raises(StoreError, match="The deployment one works on"):
+        Lease(store, "another", place.clock).hold()

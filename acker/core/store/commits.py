@@ -23,7 +23,7 @@ from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
 from acker.core.store.copies import files_at
 from acker.core.store.schemas import LOG_PROPERTIES, STREAM_PROPERTIES, properties_at
-from acker.core.store.tables import REFUSED, commit_once, path_of, said, unwritten
+from acker.core.store.tables import REFUSED, commit_once, history, path_of, said, unwritten
 
 ROWS = "rows"  # what the note of a commit calls the number of rows that it brought
 ROWS_OF_A_FILE = 500_000  # of which there are many; so files are written side by side
@@ -176,7 +176,7 @@ def append_files(
 
 def rows_of_newest_write(table: DeltaTable, among: int) -> int:
     """Number of rows of the newest write among so many last commits of a stream; 0 where there is none."""
-    return next((int(each[ROWS]) for each in table.history(among) if ROWS in each), 0)
+    return next((int(each[ROWS]) for each in history(table, among) if ROWS in each), 0)
 
 
 def write_files(path: str, parts: Sequence[pa.Table], prefix: str = "") -> list[File]:

@@ -16,7 +16,7 @@ from acker.core.errors import StoreError
 from acker.core.store.schemas import LOG_PROPERTIES, properties_at
 from acker.core.store.sightings import Moment, Sightings
 from acker.core.store.store import Store
-from acker.core.store.tables import commit_once, last_number, open_table
+from acker.core.store.tables import commit_once, history, last_number, open_table
 
 LEASE = "lease"
 KEEPS_FILES = "backup"  # that of a backup; while somebody has it, files that only it needs stay
@@ -186,7 +186,7 @@ def minutes(time: timedelta) -> str:
 
 
 def _read(table: DeltaTable | None) -> Holding:
-    newest = table.history(1)[0] if table else {}
+    newest = next(iter(history(table, 1)), {}) if table else {}
     if table is None or _UNTIL not in newest:
         return Holding()
     until = datetime.fromisoformat(newest[_UNTIL])

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Any
@@ -337,7 +338,7 @@ def _is_there(table: DeltaTable | None, numbers: Mapping[str, int]) -> bool:
 def _is_marked(newest: DeltaTable, mark: str, table: DeltaTable | None) -> bool:
     """Whether a commit since a table was opened has a mark. Then the table is moved on to that commit."""
     after = -1 if table is None else table.version()
-    for commit in newest.history(newest.version() - after):
+    for commit in history(newest, newest.version() - after):
         if commit.get(_MARK) == mark:
             if table is not None:
                 table.load_as_version(commit["version"])
@@ -348,14 +349,15 @@ def _is_marked(newest: DeltaTable, mark: str, table: DeltaTable | None) -> bool:
 def history(table: DeltaTable, limit: int) -> list[dict[str, Any]]:
     """The newest commits of a table, the newest first, as many as asked for or as its log has.
 
-    `deltalake` fails at the first commit of a clone as Spark writes it, in which the version before is -1.
+    `deltalake` fails at the first commit of a clone as Spark writes it, in which the version before is -1. It
+    finds no commit of a table whose path has a question mark.
     """
-    try:
-        return table.history(limit)
-    except DeltaProtocolError:
-        files = PyFileSystem(DeltaStorageHandler(path_of(table)))
-        versions = range(table.version(), max(table.version() - limit, -1), -1)
-        return [each for version in versions for each in _commit_of(files, version)]
+    with suppress(DeltaProtocolError):
+        if found := table.history(limit):
+            return found
+    files = PyFileSystem(DeltaStorageHandler(path_of(table)))
+    versions = range(table.version(), max(table.version() - limit, -1), -1)
+    return [each for version in versions for each in _commit_of(files, version)]
 
 
 def _commit_of(files: FileSystem, version: int) -> Iterator[dict[str, Any]]:
