@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 from acker.core.arguments import checked
 from acker.core.errors import SettingsError
@@ -89,8 +89,12 @@ _ALL = ("attempt", "spout", "component", "reason", "state")  # columns of the le
 
 
 def looked_at(policy: RetryPolicy) -> Sequence[str]:
-    """The columns of the ledger that a policy looks at. Failures with the same values in them are alike."""
-    return getattr(policy, "_looks_at", _ALL)
+    """The columns of the ledger that a policy looks at. Failures with the same values in them are alike.
+
+    A policy of a user's own may look at all of them, also one that is derived from `ExponentialBackoff`.
+    """
+    is_ours = type(policy).delay_seconds is ExponentialBackoff.delay_seconds
+    return ("attempt",) if is_ours else _ALL
 
 
 @checked
@@ -110,8 +114,6 @@ class ExponentialBackoff:
     multiplier: float = 2.0
     cap_seconds: float = 3600.0
     limit: int | None = 3
-
-    _looks_at: ClassVar[Sequence[str]] = ("attempt",)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.initial_seconds) and self.initial_seconds >= 0):

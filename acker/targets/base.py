@@ -15,7 +15,7 @@ import polars as pl
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from acker.core.errors import StoreError
+from acker.core.errors import StoreError, TopologyError
 from acker.core.snapshot.kept import Kept
 from acker.core.snapshot.ledger import APP
 from acker.core.snapshot.snapshot import Snapshot
@@ -23,7 +23,7 @@ from acker.core.snapshot.trims import Trim
 from acker.core.snapshot.verdict import Finding
 from acker.core.store.identity import Identity, identity_of
 from acker.core.store.schemas import LEDGER, component_of
-from acker.core.store.tables import RECOVERY_HINT, last_number, path_of
+from acker.core.store.tables import RECOVERY_HINT, last_number, open_table, path_of
 
 if TYPE_CHECKING:
     from acker.targets.by_key import ByKey
@@ -215,14 +215,20 @@ class Target(ABC):
 
     def delta_table(self) -> DeltaTable | None:
         """The Delta table at `delta_path`; None where there is none, or none yet."""
-        return None
+        return None if self.delta_path is None else open_table(self.delta_path)
 
     def moved_to(self, path: str) -> "Target":
         """The same kind of target on the Delta table at another path, which sends nothing to anybody else.
 
         It is asked of a target that has a `delta_path`.
+
+        Raises:
+            TopologyError: the target's class has no such method.
         """
-        raise NotImplementedError(f"{type(self).__name__} has a delta_path and no method moved_to(path).")
+        raise TopologyError(
+            f"{type(self).__name__} has a delta_path and no method moved_to(path). Write one that gives the "
+            "same target on the table at another path."
+        )
 
     def rows_by_key(self) -> "ByKey | None":
         """The key and the aggregates of its rows, where a trimming keeps them by key; None else."""

@@ -6,21 +6,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from acker import DeltaSpout, Target, Topology, TopologyError
 from acker.core.events import State
 from acker.core.snapshot.verdict import Finding
 from acker.operations.cycle import run_cycle
-from acker.operations.maintenance.backup import back_up
+from acker.operations.maintenance.backup import back_up, topology_in
 from acker.operations.publish import publish
 from acker.operations.replay import plan_by_hand
 from acker.operations.selection.selection import Selection
 from acker.reports.audit import audit_report
+from acker.reports.published import published_rows
 from acker.reports.status import status_report
 from acker.reports.trace import trace_report
 from acker.targets.base import Changes, Evidence, Findings, Publisher
+from acker.topology.topology import Publication
 
 
 @dataclass(frozen=True)
@@ -125,3 +129,36 @@ def test_a_target_may_call_its_own_fields_as_it_likes(place, run, tmp_path):
     assert sorted(target.ids()) == [1, 2]
     manifest = back_up(run.topology, run.store, str(tmp_path / "backup"), run.clock)
     assert manifest.elsewhere["other"] == target.uri
+
+
+@dataclass(frozen=True)
+class Table(Files):
+    """A target that has its rows in a Delta table as well, and says no more of it than where that is."""
+
+    @property
+    def delta_path(self) -> str:
+        return f"{self.folder}-table"
+
+
+@dataclass(frozen=True)
+class MovedTable(Table):
+    def moved_to(self, path: str) -> "MovedTable":
+        return MovedTable(Path(path))
+
+
+def test_the_delta_table_of_a_target_of_ones_own_is_shown_and_backed_up(place, run, tmp_path):
+    run_cycle(run)
+    for kind, name in ((Table, "first"), (MovedTable, "second")):
+        target = kind(place.folder / name)
+        write_deltalake(target.delta_path, pa.table({"id": [1, 2]}))
+        run.topology.publications = {"same": Publication("same", target)}
+        assert published_rows(run.topology, "same", 5).rows == ((1,), (2,))
+        if kind is Table:
+            with pytest.raises(
+                TopologyError, match=r"^Table has a delta_path and no method moved_to\(path\)\. Write"
+            ):
+                topology_in(str(tmp_path), run.topology)
+        else:
+            manifest = back_up(run.topology, run.store, str(tmp_path / "backup"), run.clock)
+            assert manifest.published["same"].files == 1
+            assert manifest.elsewhere == {}

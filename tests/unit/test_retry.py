@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acker.core.errors import SettingsError
-from acker.core.retry import ExponentialBackoff, FailedAttempt, RetryPolicy, delay_after
+from acker.core.retry import ExponentialBackoff, FailedAttempt, RetryPolicy, delay_after, looked_at
 
 
 def delays(policy: RetryPolicy, failures: int) -> list[float | None]:
@@ -111,6 +111,18 @@ def test_a_policy_that_raises_is_named_with_what_it_was_asked() -> None:
     )
     with pytest.raises(SettingsError, match=f"^{re.escape(message)}$"):
         delay_after(ByReason(), asked)
+
+
+def test_a_policy_that_is_derived_from_ours_may_look_at_all_of_a_failure() -> None:
+    class ByReason(ExponentialBackoff):
+        def delay_seconds(self, failures: int) -> float | None:
+            return (
+                None if getattr(failures, "reason", None) == "hopeless" else super().delay_seconds(failures)
+            )
+
+    assert "reason" in looked_at(ByReason())
+    assert [*looked_at(ExponentialBackoff())] == ["attempt"]
+    assert delay_after(ByReason(), FailedAttempt(1, reason="hopeless")) is None
 
 
 def test_a_failure_is_a_number_and_what_failed_also_in_another_process() -> None:

@@ -161,7 +161,7 @@ def written_by(fold: Fold, conditions: Mapping[str, str], columns: Sequence[str]
     Args:
         conditions: name -> a SQL condition on the ledger's columns, and on `ended`: the root, where the fold
             ended an attempt of it. A retrying row keeps the root of the attempt before, so it is new then.
-        columns: of the rows that are returned, which are ordered by the first three.
+        columns: of the rows that are returned, which are ordered by the first four.
         sample: how many rows of each at most.
 
     Returns:
@@ -173,7 +173,7 @@ def written_by(fold: Fold, conditions: Mapping[str, str], columns: Sequence[str]
         told AS (SELECT * FROM rows LEFT JOIN attempts ON root_id = ended)"""
     counted = ", ".join(f"count(*) FILTER (WHERE {sql}) AS {name}" for name, sql in conditions.items())
     (counts,) = query(f"{told} SELECT {counted} FROM told", ledger=fold.ledger)
-    order = ", ".join(columns[:3])
+    order = ", ".join(columns[:4])
     samples = " UNION ALL ".join(
         f"(SELECT '{name}' AS name, {', '.join(columns)} FROM told WHERE {sql} "
         f"ORDER BY {order} LIMIT {sample})"
