@@ -25,13 +25,15 @@ def backup(context: Context, to: str) -> None:
     from acker.batches.run import utc_now
     from acker.core.paths import absolute
     from acker.operations.maintenance.backup import as_json, back_up, store_in, topology_in
+    from acker.operations.maintenance.upkeep import noted_if_raised
     from acker.reports.audit import audit_report
 
     folder, topology = absolute(to), context.topology
     found = back_up(topology, context.store, folder, utc_now, context.sightings)
-    judged = audit_report(topology_in(folder, topology), store_in(folder, topology))
-    found = replace(found, verdict=judged.verdict)
-    found.write(folder)
+    with noted_if_raised(context.store, "backup"):
+        judged = audit_report(topology_in(folder, topology), store_in(folder, topology))
+        found = replace(found, verdict=judged.verdict)
+        found.write(folder)
     _note(context, judged)
 
     def rendered() -> None:

@@ -8,6 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from acker.core.snapshot.journal import Journal
+from acker.core.store.store import Store
+from acker.operations.maintenance.upkeep import newest
 from tests.kit.shell import NO_SPARK, Shell
 
 
@@ -47,6 +50,20 @@ def test_a_backup_tells_what_it_holds(shell, backup):
     assert f"squared: version 0, 1 files, {size:,} bytes" in lines
     again = shell("backup", "squares", "first backup", "--json", **NO_SPARK)
     assert (again.code, "Name another folder." in again.json()["error"]) == (2, True)
+
+
+def test_a_backup_that_cannot_be_ended_is_told_by_the_monitor_until_one_is(shell, backup):
+    in_the_way = shell.folder / "another backup" / "manifest.json"
+    in_the_way.mkdir(parents=True)
+    failed = shell("backup", "squares", "another backup", **NO_SPARK)
+    assert (failed.code, "manifest.json could not be written" in failed.err) == (2, True)
+    store = Store(str(shell.folder / "home" / "store"), "squares")
+    fault = newest(Journal(store))["backup"].fault
+    assert fault is not None
+    assert fault in failed.err
+    in_the_way.rmdir()
+    assert shell("backup", "squares", "another backup", **NO_SPARK).code == 0
+    assert newest(Journal(store))["backup"].fault is None
 
 
 def test_a_restored_store_goes_on_where_the_backup_ended(shell, backup, remote):

@@ -10,6 +10,7 @@ import pytest
 
 from acker.batches.run import Run
 from acker.core.errors import StoreError
+from acker.core.snapshot.journal import Journal
 from acker.core.store.lease import KEEPS_FILES, LASTS, Lease
 from acker.core.store.schemas import LEDGER
 from acker.core.store.store import Store
@@ -17,6 +18,7 @@ from acker.operations.cycle import run_bolt, run_cycle, run_spout
 from acker.operations.fold import fold
 from acker.operations.maintenance.backup import back_up, store_in
 from acker.operations.maintenance.restore import move, restore
+from acker.operations.maintenance.upkeep import newest
 from acker.reports.audit import audit_report
 from acker.spouts import DeltaSpout, FileSpout
 from acker.topology.topology import Topology
@@ -121,6 +123,41 @@ def test_a_store_that_never_stands_still_is_not_backed_up(place, run):
         copied(place, run, lambda table: fold(run) if table == LEDGER else None)
     assert not Lease(run.store, "another", run.clock, KEEPS_FILES).read().lasts
     assert not Path(place.path("backup")).exists()
+
+
+def test_a_backup_that_breaks_off_is_told_and_a_mistaken_folder_is_not(place, run):
+    def faults():
+        return {step: each.fault for step, each in newest(Journal(run.store)).items()}
+
+    run_cycle(run)
+    with pytest.raises(StoreError, match="Name a folder beside it"):
+        back_up(run.topology, run.store, run.store.path("inside"), run.clock)
+    assert faults() == {}
+    file = Path(run.store.path(LEDGER), Path(run.store.require(LEDGER).file_uris()[0]).name)
+    file.rename(place.path("gone"))
+    with pytest.raises(StoreError) as raised:
+        back_up(run.topology, run.store, place.path("backup"), run.clock)
+    assert faults() == {"backup": str(raised.value)}
+    Path(place.path("gone")).rename(file)
+    back_up(run.topology, run.store, place.path("backup"), run.clock)  # and whoever calls says how it ended
+
+
+@pytest.mark.parametrize("which", ["log", "data", "manifest"])
+def test_a_file_that_cannot_be_written_to_its_end_is_told(place, run, which):
+    run_cycle(run)
+    backup = Path(place.path("backup"))
+    copied = Path(store_in(str(backup), run.topology).path(LEDGER))
+    in_the_way = {
+        "log": copied / "_delta_log" / f"{0:020}.json",
+        "data": copied / Path(run.store.require(LEDGER).file_uris()[0]).name,
+        "manifest": backup / "manifest.json",
+    }[which]
+    in_the_way.mkdir(parents=True)
+    with pytest.raises(StoreError, match=rf"could not be (copied|written).*{in_the_way.name}"):
+        back_up(run.topology, run.store, str(backup), run.clock).write(str(backup))
+    in_the_way.rmdir()
+    back_up(run.topology, run.store, str(backup), run.clock).write(str(backup))
+    assert audit_report(run.topology, store_in(str(backup), run.topology)).passed
 
 
 def test_two_backups_at_once_are_one_too_many(place, run):

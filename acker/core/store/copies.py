@@ -88,7 +88,7 @@ def copy_data(table: DeltaTable, to: str, hold: Callable[[], None]) -> Copied:
         StoreError: the files cannot be copied, or the copy is not whole afterwards.
     """
     files = _data_of(table)
-    _copy(table, to, files, hold)
+    sizes = _copy(table, to, files, hold)
     copied = open_table(to)
     if copied is None or copied.version() != table.version() or set(_data_of(copied)) != set(files):
         raise StoreError(
@@ -96,25 +96,43 @@ def copy_data(table: DeltaTable, to: str, hold: Callable[[], None]) -> Copied:
             "meanwhile. Run the command again.",
             table=to,
         )
-    sizes = _sizes(files_at(to), files)
     return Copied(table.version(), len(sizes), sum(sizes.values()))
 
 
-def _copy(table: DeltaTable, to: str, names: Iterable[str], hold: Callable[[], None] = lambda: None) -> None:
-    def copy(name: str) -> None:
+def copy_file(size: int, name: str, there: FileSystem, here: FileSystem) -> None:
+    """Copy a file of a file system to another, under the same name.
+
+    `copy_files` alone raises nothing where the last bytes, which are all of a small file, cannot be written.
+
+    Args:
+        size: of the file, in bytes.
+
+    Raises:
+        OSError: the file cannot be copied.
+    """
+    copy_files(name, name, source_filesystem=there, destination_filesystem=here, use_threads=False)
+    if here.get_file_info(name).size != size:
+        raise OSError(f"{name} could not be written to its end.")
+
+
+def _copy(
+    table: DeltaTable, to: str, names: Iterable[str], hold: Callable[[], None] = lambda: None
+) -> dict[str, int]:
+    """Copy files of a table, and return their sizes in bytes, by their names."""
+
+    def copy(name: str) -> tuple[str, int]:
         hold()
         info, found = there.get_file_info(name), here.get_file_info(name)
-        if found.type == FileType.File and found.size == info.size and not name.startswith(_LOG):
-            return
-        if name.startswith(_LOG) and info.type == FileType.NotFound:
-            return  # cleaned up since; whether it was needed is looked at in the end
-        copy_files(name, name, source_filesystem=there, destination_filesystem=here, use_threads=False)
+        is_there = found.type == FileType.File and found.size == info.size and not name.startswith(_LOG)
+        # A file of the log may be cleaned up since; whether it was needed is looked at in the end.
+        if not is_there and not (name.startswith(_LOG) and info.type == FileType.NotFound):
+            copy_file(info.size, name, there, here)
+        return name, info.size
 
     try:
         there, here = files_at(path_of(table)), files_at(to, make=True)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for _ in pool.map(copy, names):
-                pass
+            return dict(pool.map(copy, names))
     except OSError as error:
         raise StoreError(
             f"{path_of(table)} could not be copied to {to}: {said(error)} Run the command again.", table=to
@@ -151,11 +169,6 @@ def _data_of(table: DeltaTable) -> list[str]:
         below = _below(files_at(path_of(table)), "")
         names += [name for name, _ in below if _DELETION_VECTORS.fullmatch(name)]
     return names
-
-
-def _sizes(system: FileSystem, names: Iterable[str]) -> dict[str, int]:
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return {info.path: info.size for info in pool.map(system.get_file_info, names)}
 
 
 def _below(system: FileSystem, folder: str) -> Iterator[tuple[str, int]]:

@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from deltalake import DeltaTable
-from pyarrow.fs import copy_files
 
 from acker.core.errors import StoreError
 from acker.core.names import called
@@ -26,7 +25,7 @@ from acker.core.paths import absolute, check_usable, is_within
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.kept import kept
 from acker.core.snapshot.trims import counted_trim, newest_trim
-from acker.core.store.copies import Copied, copy_data, copy_log, files_at
+from acker.core.store.copies import Copied, copy_data, copy_file, copy_log, files_at
 from acker.core.store.lease import KEEPS_FILES, Lease, minutes
 from acker.core.store.schemas import (
     ACKNOWLEDGEMENTS,
@@ -46,6 +45,7 @@ from acker.core.store.schemas import (
 from acker.core.store.sightings import Sightings
 from acker.core.store.store import Store
 from acker.core.store.tables import said
+from acker.operations.maintenance.upkeep import noted_if_raised
 from acker.spouts import DeltaSpout, FileSpout
 from acker.targets.by_key import trimmed
 from acker.topology.topology import Topology
@@ -112,7 +112,7 @@ class Manifest:
             with TemporaryDirectory() as folder:  # a file is copied whole or not at all
                 draft = Path(folder, MANIFEST)
                 draft.write_text(json.dumps(asdict(self), indent=2))
-                copy_files(str(draft), MANIFEST, destination_filesystem=files_at(backup, make=True))
+                copy_file(draft.stat().st_size, MANIFEST, files_at(folder), files_at(backup, make=True))
         except OSError as error:
             raise StoreError(f"{backup}/{MANIFEST} could not be written: {said(error)}") from error
 
@@ -154,7 +154,8 @@ def back_up(
     """Copy a store and its published tables, and return the manifest of the backup.
 
     Nobody may rely on the backup before `Manifest.write`. A backup that was interrupted goes on with the
-    tables that it has copied.
+    tables that it has copied. The table `upkeep` gets the fault of a backup that raises once its folder was
+    accepted.
 
     Args:
         to: path or URI of a folder without a finished backup.
@@ -170,6 +171,13 @@ def back_up(
     keeps = Lease(store, to, clock, KEEPS_FILES, sightings)
     _check_alone(keeps)
     keeps.hold()
+    with noted_if_raised(store, "backup"):
+        return _copied(topology, store, to, clock, keeps)
+
+
+def _copied(
+    topology: Topology, store: Store, to: str, clock: Callable[[], datetime], keeps: Lease
+) -> Manifest:
     try:
         taken_at = clock()
         published, own = open_all(topology, store)

@@ -54,13 +54,20 @@ def note(store: Store, step: UpkeepStep, fault: str | None = None) -> None:
 def noted(store: Store, step: UpkeepStep) -> Iterator[list[str]]:
     """Record the end of a step, with the faults that the block adds, or with what it raises."""
     faults: list[str] = []
-    try:
+    with noted_if_raised(store, step):
         yield faults
+    note(store, step, "; ".join(faults))
+
+
+@contextmanager
+def noted_if_raised(store: Store, step: UpkeepStep) -> Iterator[None]:
+    """Record the end of a step where the block raises. Whoever goes on records the end else."""
+    try:
+        yield
     except Exception as error:
         with suppress(AckerError):  # where the store is out of reach itself, the error alone tells
             note(store, step, reason_of(error))
         raise
-    note(store, step, "; ".join(faults))
 
 
 def newest(journal: Journal) -> dict[str, Upkeep]:
