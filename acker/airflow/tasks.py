@@ -207,7 +207,7 @@ def run_components(run: Run, waits: bool = False) -> dict[str, Any]:
     errors: list[Exception] = []
     done: dict[str, Any] = {}
     for component in run.topology.order():
-        with cycle.going_on(errors):
+        with cycle.collecting_errors(errors):
             try:
                 is_bolt = bool(component.inputs)
                 counts = run_bolt(run, component.name, waits) if is_bolt else read_source(run, component.name)

@@ -7,7 +7,7 @@ tuples become visible together, and a transformation that returns other rows the
 
 from acker.batches.log import LogRequest, run_log
 from acker.batches.run import Run
-from acker.batches.state import BatchState, Standing, standing
+from acker.batches.state import BatchState, BatchStatus, batch_status
 from acker.batches.write import write
 from acker.components.base import Component
 from acker.core.errors import BoltError
@@ -26,18 +26,18 @@ def finish(run: Run, batch: Batch, journal: Journal | None = None) -> None:
         journal: a snapshot that was taken before; None takes a new one.
     """
     journal = journal or run.snapshot()
-    found = standing(run.topology, journal, batch)
+    found = batch_status(run.topology, journal, batch)
     if found.state is BatchState.PLANNED:
         write(run, journal, run.topology.components[batch.component], batch)
     if found.state in (BatchState.PLANNED, BatchState.WRITTEN):
         run.emit_progress("written", batch.component, batch.number)
     if found.state is BatchState.PLANNED:
         journal = run.snapshot()
-        found = standing(run.topology, journal, batch)
+        found = batch_status(run.topology, journal, batch)
     log(run, journal, found)
 
 
-def log(run: Run, journal: Journal, found: Standing) -> None:
+def log(run: Run, journal: Journal, found: BatchStatus) -> None:
     """Append the events of a batch that is written or failing."""
     batch = found.batch
     if found.state is not BatchState.LOGGED:
@@ -65,8 +65,8 @@ def give_up(run: Run, bolt: Component, reason: str) -> Batch:
             "are left.",
             component=bolt.name,
         )
-    found = standing(run.topology, journal, batch)
+    found = batch_status(run.topology, journal, batch)
     if found.state is BatchState.PLANNED:
-        found = Standing(batch, BatchState.FAILING, run.topology.redaction(reason))
+        found = BatchStatus(batch, BatchState.FAILING, run.topology.redaction(reason))
     log(run, journal, found)
     return batch

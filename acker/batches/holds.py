@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from acker.batches.run import Run
-from acker.core.error_messages import said
+from acker.core.error_messages import message_of
 from acker.core.errors import AckerError, BatchHeld
 from acker.core.reasons import LONGEST_TOLD
 from acker.core.retry import ExponentialBackoff
@@ -123,7 +123,7 @@ def _hold(run: Run, component: str, number: int, error: Exception) -> None:
 
 def reason_of(error: Exception) -> str:
     """The message of an error in one line, of at most `LONGEST_TOLD` characters."""
-    return said(error)[:LONGEST_TOLD]
+    return message_of(error)[:LONGEST_TOLD]
 
 
 def _newest(journal: Journal, component: str, number: int) -> Hold | None:

@@ -9,7 +9,7 @@ is not used.
 from acker.batches.batch import log
 from acker.batches.plan import last_that_fits
 from acker.batches.run import Run
-from acker.batches.state import BatchState, standing
+from acker.batches.state import BatchState, batch_status
 from acker.core.snapshot.inputs import Span, Spans
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.planned import Batch
@@ -55,7 +55,7 @@ def _log_left(run: Run, component: str) -> bool:
         left = journal.unfinished(component)
         if left is None:
             return True
-        found = standing(run.topology, journal, left)
+        found = batch_status(run.topology, journal, left)
         if found.state is BatchState.PLANNED:
             return False
         log(run, journal, found)

@@ -26,7 +26,7 @@ class BatchState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class BatchStatus:
     """A batch and its state.
 
     Args:
@@ -38,19 +38,19 @@ class Standing:
     reason: str | None = None
 
 
-def standing(topology: Topology, journal: Journal, batch: Batch) -> Standing:
+def batch_status(topology: Topology, journal: Journal, batch: Batch) -> BatchStatus:
     """The state of a planned batch in a snapshot.
 
     Raises:
         StoreError: rows of a batch that is to be logged are gone.
     """
     if journal.logged(batch.component) >= batch.number:
-        return Standing(batch, BatchState.LOGGED)
+        return BatchStatus(batch, BatchState.LOGGED)
     if journal.written(batch.component) >= batch.number:
         _check_rows(journal, batch)
         return _written(journal, batch)
     reason = _unrunnable(topology, batch) if isinstance(batch.input, Spans) else None
-    return Standing(batch, BatchState.PLANNED if reason is None else BatchState.FAILING, reason)
+    return BatchStatus(batch, BatchState.PLANNED if reason is None else BatchState.FAILING, reason)
 
 
 def _check_rows(journal: Journal, batch: Batch) -> None:
@@ -74,7 +74,7 @@ def _check_rows(journal: Journal, batch: Batch) -> None:
         )
 
 
-def _written(journal: Journal, batch: Batch) -> Standing:
+def _written(journal: Journal, batch: Batch) -> BatchStatus:
     """The standing of a batch whose number its stream has reached.
 
     Where `events` was put back, batches are logged again. Of a batch without rows nobody can tell whether it
@@ -84,7 +84,7 @@ def _written(journal: Journal, batch: Batch) -> Standing:
         StoreError: the batch is a spout's, is logged again and has no rows.
     """
     if not _is_in_doubt(journal, batch):
-        return Standing(batch, BatchState.WRITTEN)
+        return BatchStatus(batch, BatchState.WRITTEN)
     if not isinstance(batch.input, Spans):
         path = journal.store.path(stream(batch.component))
         raise StoreError(
@@ -95,7 +95,7 @@ def _written(journal: Journal, batch: Batch) -> Standing:
             table=path,
         )
     reason = f"{batch.component} batch {batch.number} is logged again, and has no rows"
-    return Standing(batch, BatchState.FAILING, reason)
+    return BatchStatus(batch, BatchState.FAILING, reason)
 
 
 def _is_in_doubt(journal: Journal, batch: Batch) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-from acker.core.error_messages import said
+from acker.core.error_messages import message_of
 from acker.core.errors import AckerError
 from acker.core.names import did_you_mean
 from acker.core.quoting import printable
@@ -131,7 +131,7 @@ def _is_of_spark(error: BaseException) -> bool:
 
 def spark_message(error: BaseException) -> str:
     """The message of an error of Spark's, or of Python in Spark's workers, as a sentence."""
-    return f"{said(error).rstrip('. ')}."
+    return f"{message_of(error).rstrip('. ')}."
 
 
 def _fail_usage(error: click.UsageError) -> NoReturn:

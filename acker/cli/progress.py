@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.text import Text
 
 from acker.batches.run import Step, describe
-from acker.cli.beside import lines_of_standard_error, terminal
+from acker.cli.stderr_capture import captured_stderr, terminal
 from acker.topology.topology import Topology
 
 _STEPS_PER_BATCH = 3  # plan, write, log
@@ -61,7 +61,7 @@ class ProgressReport:
             self._task = self._bar.add_task(self._topology.name, total=total)
             self._open.enter_context(self._bar)
             # It ends before the bar does: a line that is printed while the bar goes would stand within it.
-            self._open.enter_context(lines_of_standard_error(self._print_above))
+            self._open.enter_context(captured_stderr(self._print_above))
         return self
 
     def __exit__(

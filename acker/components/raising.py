@@ -4,7 +4,7 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame
 
 from acker.components.anchors import FOREIGN_ANCHOR
-from acker.core.error_messages import said
+from acker.core.error_messages import message_of
 from acker.core.reasons import LONGEST_TOLD
 
 # Classes of SQLSTATE of which a value is the cause: one that an expression cannot take, a key that is there
@@ -27,7 +27,7 @@ def row_error(error: PySparkException) -> str | None:
     if ends_worker(error):
         return ENDED
     if isinstance(error, PythonException):
-        raised = said(error)[:LONGEST_TOLD]
+        raised = message_of(error)[:LONGEST_TOLD]
         return None if _UNLOADED in str(error) or raised.startswith(_NO_ROWS_FAULT) else raised
     state = error.getSqlState() or ""
     if FOREIGN_ANCHOR not in str(error) and (state.startswith(_OF_VALUES) or state == _RAISED):

@@ -29,7 +29,7 @@ from acker.core.store.parquet import collect
 from acker.core.store.schemas import SPOUT_COLUMNS, stream
 from acker.spark.columns import root_id
 from acker.spark.streams import CountDiffers, user_columns
-from acker.spouts import History, NamesGone, ReadsFew, Spout
+from acker.spouts import History, NamesGone, ReadsLocally, Spout
 from acker.spouts.base import REPORTED, CountsMessages, PassesOver, check_reserved
 from acker.spouts.files.local_reads import MOST_MESSAGES
 
@@ -68,7 +68,7 @@ class SpoutComponent(Component):
         """
         table = work.journal.open(stream(self.name))
         with telling_who("Spout", self.name):
-            rows = None if table is None else self._few_rows(work, pa.schema(table.schema().to_arrow()))
+            rows = None if table is None else self._local_rows(work, pa.schema(table.schema().to_arrow()))
         if table is not None and rows is not None:
             commit_rows(table, rows, self.name, work.batch.number)
             return
@@ -167,7 +167,7 @@ class SpoutComponent(Component):
             return kind.isNotNull() | F.expr(self.reliable)
         return F.lit(self.reliable)
 
-    def _few_rows(self, work: Work, columns: pa.Schema) -> pa.Table | None:
+    def _local_rows(self, work: Work, columns: pa.Schema) -> pa.Table | None:
         """A replay's batch as it is to lie in the spout's stream; None where Spark had better make it.
 
         Args:
@@ -176,10 +176,10 @@ class SpoutComponent(Component):
         planned = work.batch.input
         if not isinstance(planned, Replay) or planned.count > MOST_MESSAGES or work.is_published:
             return None
-        if not isinstance(self.source, ReadsFew) or _reads_back_otherwise(self.source):
+        if not isinstance(self.source, ReadsLocally) or _reads_back_otherwise(self.source):
             return None
         wanted = messages_of(work.journal.store, work.batch)
-        read = self.source.read_few(positions_of(wanted), history(work.journal, self.name))
+        read = self.source.read_locally(positions_of(wanted), history(work.journal, self.name))
         if read is None:
             return None
         emissions = _with_late(work, wanted)
@@ -221,7 +221,7 @@ def _as_in_stream(
 
     Args:
         emissions: `EMISSIONS`, root_id and perhaps late.
-        read: the messages of the emissions, as `ReadsFew` gives them.
+        read: the messages of the emissions, as `ReadsLocally` gives them.
         columns: the columns of the stream.
         why_gone: the reason of messages that are not among those read.
     """
@@ -247,12 +247,12 @@ def _as_in_stream(
     return rows if all(known.get(field.name) == field.type for field in rows.schema) else None
 
 
-def _reads_back_otherwise(source: ReadsFew) -> bool:
-    """Whether a subclass has a `read_positions` of its own, which an inherited `read_few` does not know."""
+def _reads_back_otherwise(source: ReadsLocally) -> bool:
+    """Whether a subclass has its own `read_positions`, of which an inherited `read_locally` does not know."""
     classes = type(source).__mro__
     of_few, of_all = (
         next((each for each in classes if name in vars(each)), object)
-        for name in ("read_few", "read_positions")
+        for name in ("read_locally", "read_positions")
     )
     return not issubclass(of_few, of_all)
 

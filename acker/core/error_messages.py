@@ -11,7 +11,7 @@ _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _DETAILS = re.compile(r'^\s*details = "(.+)"\s*$', re.MULTILINE)  # of an error of gRPC
 
 
-def said(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """The message of an error, in one line.
 
     It is the line of the error's trace that names the error, if the text has a trace. Else it is the

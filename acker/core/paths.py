@@ -46,8 +46,8 @@ def check_usable(path: str, is_read_only: bool = False) -> None:
 
 def unusable(path: str, is_read_only: bool = False) -> str | None:
     """The reason why no Delta table can be at a path or URI, with the remedy; None where one can."""
-    is_far = "://" in path and not path.startswith("file:")
-    names = [] if is_far else path.split("/")
+    is_object_store = "://" in path and not path.startswith("file:")
+    names = [] if is_object_store else path.split("/")
     longest = max((len(os.fsencode(name)) for name in names), default=0)
     if longest > _LONGEST_NAME:
         return f"a name in it has {longest} bytes. Name a folder whose names have at most {_LONGEST_NAME}."

@@ -99,7 +99,7 @@ class Cluster:
         futures = admin.describe_topics(asked, request_timeout=ANSWER_SECONDS)
         found = {}
         for name, future in futures.items():
-            with clearly(self, f"topic {name}"):
+            with translating_errors(self, f"topic {name}"):
                 each = future.result()
             found[name] = Topic(name, str(each.topic_id), len(each.partitions))
         return found
@@ -124,7 +124,7 @@ class Cluster:
         futures = admin.describe_topics(TopicCollection(sorted(names)), request_timeout=ANSWER_SECONDS)
         there = {}
         for name, future in futures.items():
-            with clearly(self, f"topic {name}"):
+            with translating_errors(self, f"topic {name}"):
                 try:
                     found = future.result()
                 except KafkaException as error:
@@ -141,7 +141,7 @@ class Cluster:
             SourceError: the cluster does not answer.
         """
         admin = self.admin()
-        with clearly(self, "its id"):
+        with translating_errors(self, "its id"):
             return str(admin.describe_cluster(request_timeout=ANSWER_SECONDS).result().cluster_id)
 
     def rules(self, topics: Collection[str]) -> dict[str, TopicRules]:
@@ -154,7 +154,7 @@ class Cluster:
         admin = self.admin()
         found = {}
         for resource, future in admin.describe_configs(asked, request_timeout=ANSWER_SECONDS).items():
-            with clearly(self, f"the settings of topic {resource.name}", "DescribeConfigs"):
+            with translating_errors(self, f"the settings of topic {resource.name}", "DescribeConfigs"):
                 settings = future.result()
                 found[resource.name] = TopicRules(
                     int(settings["max.message.bytes"].value),
@@ -169,7 +169,7 @@ class Cluster:
             SourceError: the cluster does not answer.
         """
         admin = self.admin()
-        with clearly(self, "the list of topics"):
+        with translating_errors(self, "the list of topics"):
             found = admin.list_topics(timeout=ANSWER_SECONDS)
         return sorted(name for name in found.topics if re.fullmatch(pattern, name) and name[:2] != "__")
 
@@ -234,7 +234,7 @@ class Cluster:
             futures = admin.list_offsets(asked, isolation_level=level, request_timeout=ANSWER_SECONDS)
             return {Partition(at.topic, at.partition): each.result().offset for at, each in futures.items()}
 
-        with clearly(self, f"partitions of {', '.join(sorted({topic for topic, _ in specs}))}"):
+        with translating_errors(self, f"partitions of {', '.join(sorted({topic for topic, _ in specs}))}"):
             # A client that has just begun looks for the leaders of partitions twice, 3 s apart, now and then.
             admin.describe_cluster(request_timeout=ANSWER_SECONDS).result()
             return when_ready(ask)
@@ -246,7 +246,7 @@ class Cluster:
 
 
 @contextmanager
-def clearly(cluster: Cluster, asked: str, needs: str = "Describe and Read") -> Iterator[None]:
+def translating_errors(cluster: Cluster, asked: str, needs: str = "Describe and Read") -> Iterator[None]:
     """Raise a SourceError where the cluster does not answer, or refuses.
 
     Args:

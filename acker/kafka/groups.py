@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from acker.core.errors import SourceError
-from acker.kafka.cluster import Cluster, Partition, clearly, when_ready
+from acker.kafka.cluster import Cluster, Partition, translating_errors, when_ready
 
 try:
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
@@ -25,7 +25,7 @@ def commit(cluster: Cluster, group: str, offsets: Mapping[Partition, int]) -> No
     if not offsets:
         return
     asked = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
-    with clearly(cluster, f"the offsets of group {group}"):
+    with translating_errors(cluster, f"the offsets of group {group}"):
         try:
             _alter(cluster, ConsumerGroupTopicPartitions(group, asked))
         except KafkaException as error:
@@ -58,7 +58,7 @@ def committed(cluster: Cluster, group: str) -> dict[Partition, int]:
     """
     admin = cluster.admin()
     asked = [ConsumerGroupTopicPartitions(group)]
-    with clearly(cluster, f"the offsets of group {group}"):
+    with translating_errors(cluster, f"the offsets of group {group}"):
         answer = when_ready(lambda: admin.list_consumer_group_offsets(asked)[group].result())
     found = answer.topic_partitions or ()
     return {Partition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from acker.core.errors import SourceError
-from acker.kafka.cluster import ANSWER_SECONDS, FORBIDDEN, Cluster, clearly, code_of
+from acker.kafka.cluster import ANSWER_SECONDS, FORBIDDEN, Cluster, code_of, translating_errors
 from acker.kafka.sent import Sent
 
 try:
@@ -114,7 +114,7 @@ def create_markers(cluster: Cluster, topic: str) -> None:
         if code_of(error) == FORBIDDEN:
             raise _forbidden(cluster, topic) from error
         if code_of(error) != "TOPIC_ALREADY_EXISTS":
-            with clearly(cluster, f"topic {topic}"):
+            with translating_errors(cluster, f"topic {topic}"):
                 raise
     deadline = time.monotonic() + ANSWER_SECONDS
     while not cluster.has(topic) and time.monotonic() < deadline:  # brokers hear of it one after the other
@@ -183,7 +183,7 @@ def _committed(cluster: Cluster, topic: str) -> Iterator[Message]:
         }
     )
     try:
-        with clearly(cluster, f"topic {topic}"):
+        with translating_errors(cluster, f"topic {topic}"):
             # To be told OFFSET_BEGINNING takes a consumer half a second.
             first, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), ANSWER_SECONDS)
         consumer.assign([TopicPartition(topic, 0, first)])
@@ -198,7 +198,7 @@ def _committed(cluster: Cluster, topic: str) -> Iterator[Message]:
                 return
             # What is of no partition is about the group, which nobody joins and a login need not see.
             elif record.topic() is not None and not fault.retriable():
-                with clearly(cluster, f"topic {topic}"):
+                with translating_errors(cluster, f"topic {topic}"):
                     raise KafkaException(fault)
     finally:
         consumer.close()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from acker.core.errors import SourceError
-from acker.kafka.cluster import ANSWER_SECONDS, Cluster, Partition, clearly
+from acker.kafka.cluster import ANSWER_SECONDS, Cluster, Partition, translating_errors
 from acker.kafka.sent import ATTEMPT, MESSAGE, digest_of
 
 try:
@@ -87,7 +87,7 @@ def _is_last(cluster: Cluster, record: Message, end: int) -> bool:
         return True
     # What is of no partition is about the group, which nobody joins and a login need not see.
     if record.topic() is not None and not fault.retriable():
-        with clearly(cluster, f"topic {record.topic()}"):
+        with translating_errors(cluster, f"topic {record.topic()}"):
             raise KafkaException(fault)
     return False
 

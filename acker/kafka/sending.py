@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from acker.core.errors import SourceError, TopologyError
 from acker.core.names import did_you_mean
-from acker.kafka.cluster import ANSWER_SECONDS, Cluster, Partition, clearly, code_of
+from acker.kafka.cluster import ANSWER_SECONDS, Cluster, Partition, code_of, translating_errors
 from acker.kafka.sent import ATTEMPT, MESSAGE, Place, Tally, digest_of
 
 try:
@@ -256,7 +256,7 @@ class Sender:
 
     @contextlib.contextmanager
     def _asked(self, what: str) -> Iterator[None]:
-        with clearly(self._cluster, what, "Describe and Write"):
+        with translating_errors(self._cluster, what, "Describe and Write"):
             try:
                 with _as_raised():
                     yield

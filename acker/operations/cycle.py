@@ -52,13 +52,13 @@ def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
     messages = replayed = batches = 0
     errors: list[Exception] = []
     for spout in run.topology.spouts:
-        with going_on(errors):
+        with collecting_errors(errors):
             done = run_spout(run, spout, None if limit is None else limit - messages)
             messages += done.messages
             replayed += done.replayed
             batches += done.batches
     for bolt in run.topology.bolts:
-        with going_on(errors):
+        with collecting_errors(errors):
             batches += run_bolt(run, bolt)
     fold(run)
     commits = publish(run)
@@ -68,7 +68,7 @@ def run_cycle(run: Run, limit: int | None = None) -> CycleResult:
 
 
 @contextmanager
-def going_on(errors: list[Exception]) -> Iterator[None]:
+def collecting_errors(errors: list[Exception]) -> Iterator[None]:
     """Keep an error of one component, so that the others go on; raise an error that would stop them all."""
     try:
         yield

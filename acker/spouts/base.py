@@ -164,10 +164,10 @@ class TellsColumns(Protocol):
 
 
 @runtime_checkable
-class ReadsFew(Protocol):
+class ReadsLocally(Protocol):
     """A source that can read a few messages without Spark, whose jobs take longer than the read."""
 
-    def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
+    def read_locally(self, positions: pa.Table, history: History) -> pa.Table | None:
         """The messages at `positions` that the source still holds, as `read_positions` gives them.
 
         None where Spark is to read the messages: they are too much for one process, or the source has to

@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from acker.core.quoting import sql_name
-from acker.core.store.schemas import is_far
+from acker.core.store.schemas import is_object_store
 from acker.spark.delta import schema_of
 
 _ESCAPED = "[\\x01-\\x1f\\x7f\"#%'*/:=?\\\\{\\[\\]^]"  # three bytes each in the name of a partition's folder
@@ -59,9 +59,9 @@ def unwritable(path: str, table: DeltaTable, known: Collection[str]) -> dict[str
         rules[f"{field.name} has a character U+0000, which no folder has in its name"] = column.contains(
             "\x00"
         )
-        if not is_far(path):
+        if not is_object_store(path):
             rules[f"{field.name} is too long for the name of a folder"] = size > _MOST_BYTES
-    if sizes and is_far(path):
+    if sizes and is_object_store(path):
         most = _MOST_KEY_BYTES - len(urlsplit(path).path.encode())
         rules["the values of its partition are too long for the name of an object"] = (
             reduce(add, sizes) > most

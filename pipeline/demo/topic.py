@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from acker.core.errors import SourceError
-from acker.kafka.cluster import Cluster, clearly, when_ready
+from acker.kafka.cluster import Cluster, translating_errors, when_ready
 from pipeline.demo.feed import split
 from pipeline.wordcount import COUNTS_TOPIC, GROUP, TOPIC
 
@@ -40,7 +40,7 @@ class Topic:
     def __init__(self, servers: str) -> None:
         self.servers = servers
         admin = AdminClient({"bootstrap.servers": servers})
-        with clearly(Cluster(servers), f"topics {TOPIC} and {COUNTS_TOPIC}"):
+        with translating_errors(Cluster(servers), f"topics {TOPIC} and {COUNTS_TOPIC}"):
             # Nothing in it grows too old, since a later run counts anew what this one feeds.
             _ensure(admin, TOPIC, {"retention.ms": "-1"})
             _ensure(admin, COUNTS_TOPIC, {"cleanup.policy": "compact"})
@@ -103,7 +103,7 @@ class Topic:
         settings = {"group.id": GROUP, "enable.auto.commit": False, "enable.partition.eof": True}
         consumer = Consumer({"bootstrap.servers": self.servers, **settings})
         try:
-            with clearly(Cluster(self.servers), f"topic {TOPIC}"):
+            with translating_errors(Cluster(self.servers), f"topic {TOPIC}"):
                 yield consumer
         finally:
             consumer.close()

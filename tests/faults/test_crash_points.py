@@ -50,7 +50,7 @@ EXEMPT = {
     "acker/components/raising.py:error_of:save": "writes to nowhere",
     "acker/cli/init.py": "makes a project, before any run",
     "acker/cli/unexpected.py": "keeps the trace of an error; see tests/acceptance/test_mistakes.py",
-    "acker/cli/beside.py": "opens a copy of the terminal, and a pipe",
+    "acker/cli/stderr_capture.py": "opens a copy of the terminal, and a pipe",
     "acker/cli/progress.py": "draws a line on a terminal",
     "acker/components/function_bolt.py:FunctionBolt.__post_init__:update": "names a bolt as its function",
     "acker/components/kafka_bolt.py:KafkaBolt.key_of:text": "reads a column",

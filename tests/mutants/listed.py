@@ -389,7 +389,7 @@ MUTANTS = (
     Mutant(
         "joined messages settle apart",
         "acker/core/fold/decide.py",
-        "_rows(together.decided(roots, others), others.clear(), fold)",
+        "_rows(groups.decided(roots, others), others.clear(), fold)",
         "_rows(roots, others.clear(), fold)",
         scenario("messages that are joined are acked together, when the last of them is complete"),
     ),
@@ -469,8 +469,8 @@ MUTANTS = (
     Mutant(
         "a fold counts what a task has done twice as often as it was done",
         "acker/core/fold/job.py",
-        "tasks.run(partial(work.written, request.name, together), found)",
-        "tasks.run(partial(work.written, request.name, together), [*found, found[0]])",
+        "tasks.run(partial(work.written, request.name, groups), found)",
+        "tasks.run(partial(work.written, request.name, groups), [*found, found[0]])",
         (f"{JOB}test_a_fold_by_several_tasks_is_the_same[3 elsewhere]",),
     ),
     Mutant(
@@ -526,8 +526,8 @@ MUTANTS = (
     Mutant(
         "a message is tried once more than its limit",
         "acker/core/retry.py",
-        "failures > self.limit:",
-        "failures > self.limit + 1:",
+        "failure > self.limit:",
+        "failure > self.limit + 1:",
         ("tests/unit/test_retry.py::test_the_failure_after_the_limit_gives_the_message_up",),
     ),
     # The ledger as of a fold.
@@ -1187,7 +1187,7 @@ MUTANTS = (
     ),
     Mutant(
         "what trimmed rows say is not kept",
-        "acker/operations/maintenance/gone_rows.py",
+        "acker/operations/maintenance/trimmed_rows.py",
         "        keep_rows(journal.store, name, rows, number)\n",
         "        pass\n",
         (f"{BY_CONTENT}test_what_was_trimmed_is_compared_fold_by_fold",),

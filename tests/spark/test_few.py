@@ -40,7 +40,7 @@ def asked(*offsets: int, partition: str = "0") -> pa.Table:
 
 def as_by_spark(spark, spout, positions, history=NO_HISTORY) -> list[str] | None:
     """What is read without Spark, having been compared with what Spark reads."""
-    found = spout.read_few(positions, history)
+    found = spout.read_locally(positions, history)
     if found is None:
         return None
     by_spark = spout.read_positions(spark, positions, history)
@@ -107,7 +107,7 @@ def test_rows_are_read_by_their_row_ids_as_spark_reads_them_whatever_has_been_do
         counts.append(len(found))
     assert counts[:4] == [3, 4, 4, 3]
     Path(path, "_delta_log", "_last_checkpoint").write_text("{torn")
-    assert spout.read_few(wanted, NO_HISTORY) is None
+    assert spout.read_locally(wanted, NO_HISTORY) is None
 
 
 def test_lines_of_text_are_read_as_spark_reads_them(place, spark):
@@ -122,7 +122,7 @@ def test_lines_of_text_are_read_as_spark_reads_them(place, spark):
     assert len(found) == 4
     (root / "b").write_bytes(b"caf\xe9")
     both = spout.next_range(spark, NO_HISTORY, 9)
-    assert spout.read_few(asked(1, partition="b"), History(both, lambda: [both])) is None
+    assert spout.read_locally(asked(1, partition="b"), History(both, lambda: [both])) is None
 
 
 @pytest.mark.parametrize(
@@ -138,15 +138,15 @@ def test_what_one_process_had_better_leave_is_left_to_spark(place, spark, monkey
     spark.sql(made).write.format("delta").save(path)
     spout = DeltaSpout(path, key="id")
     if "nested" in made:
-        assert spout.read_few(asked(1), NO_HISTORY) is None
+        assert spout.read_locally(asked(1), NO_HISTORY) is None
         return
-    assert spout.read_few(asked(1), NO_HISTORY) is not None
-    assert DeltaSpout(path).read_few(asked(1), NO_HISTORY) is None  # its rows have no ids
+    assert spout.read_locally(asked(1), NO_HISTORY) is not None
+    assert DeltaSpout(path).read_locally(asked(1), NO_HISTORY) is None  # its rows have no ids
     monkeypatch.setattr("acker.spouts.delta.local.MOST_BYTES", 10)
-    assert spout.read_few(asked(1), NO_HISTORY) is None
+    assert spout.read_locally(asked(1), NO_HISTORY) is None
     monkeypatch.undo()
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    assert spout.read_few(asked(1), NO_HISTORY) is None
+    assert spout.read_locally(asked(1), NO_HISTORY) is None
 
 
 def test_a_key_that_is_gone_or_no_integer_any_more_is_an_error_and_no_message_is_lost(place, spark):
@@ -154,7 +154,7 @@ def test_a_key_that_is_gone_or_no_integer_any_more_is_an_error_and_no_message_is
     spark.sql("SELECT id, CAST(id AS string) AS text FROM range(3)").write.format("delta").save(path)
     for key, why in (("gone", "is not there"), ("text", "is of type string")):
         with pytest.raises(SourceError, match=why):
-            DeltaSpout(path, key=key).read_few(asked(1), NO_HISTORY)
+            DeltaSpout(path, key=key).read_locally(asked(1), NO_HISTORY)
 
 
 class Louder(DeltaSpout):

@@ -156,7 +156,7 @@ def test_a_message_of_a_packed_file_is_recovered_whatever_case_its_ending_has(pl
     spout = FileSpout(made(place, "retried", dict.fromkeys(names, gzip.compress(b"one\ntwo\n"))))
     planned = spout.next_range(spark, after(), 100)
     wanted = positions(*((name, 2) for name in names))
-    assert spout.read_few(wanted, after(planned)) is None
+    assert spout.read_locally(wanted, after(planned)) is None
     assert messages(spout.read_positions(spark, wanted, after(planned)), "value") == [
         (name, 2, "two") for name in names
     ]

@@ -90,8 +90,8 @@ def test_a_planned_part_of_a_file_that_was_rewritten_is_lost_and_so_is_its_repla
     wanted = positions(("app.log", 2), ("b.log", 1))
     again = spout.read_positions(spark, wanted, after(planned))
     assert found(again.where("_kind IS NOT NULL"), "_kind", "_error") == lost[1:2]
-    assert spout.read_few(wanted, after(planned)) is None
-    assert spout.read_few(positions(("b.log", 1)), after(planned))["value"].to_pylist() == ["1"]
+    assert spout.read_locally(wanted, after(planned)) is None
+    assert spout.read_locally(positions(("b.log", 1)), after(planned))["value"].to_pylist() == ["1"]
 
 
 def test_a_file_that_was_renamed_is_read_on_and_replayed_under_its_first_name(place, spark):
@@ -107,7 +107,7 @@ def test_a_file_that_was_renamed_is_read_on_and_replayed_under_its_first_name(pl
     assert parts == [[("app.log", 1, "1")], [("app.log", 2, "2"), ("app.log~2", 1, "3")]]
     wanted = positions(("app.log", 2), ("app.log~2", 1))
     assert found(spout.read_positions(spark, wanted, after(*history)), "value") == parts[1]
-    assert spout.read_few(wanted, after(*history))["value"].to_pylist() == ["2", "3"]
+    assert spout.read_locally(wanted, after(*history))["value"].to_pylist() == ["2", "3"]
 
 
 def growing(place, root, **limits):

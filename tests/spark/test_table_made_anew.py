@@ -51,7 +51,7 @@ def test_a_table_that_was_dropped_and_made_anew_is_refused_by_all_that_looks_at_
         "plan": lambda: spout.next_range(spark, after(planned), 9),
         "read": lambda: spout.read_range(spark, planned),
         "replay": lambda: spout.read_positions(spark, wanted, after(planned)),
-        "replay of few": lambda: spout.read_few(wanted, after(planned)),
+        "replay of few": lambda: spout.read_locally(wanted, after(planned)),
         "status": lambda: spout.backlog(after(planned)),
     }
     for look in looks.values():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from acker.core.events import LIVE, Event, LedgerRow, State
-from acker.core.fold.decide import FoldInput, folded, joined_roots, marked
+from acker.core.fold.decide import FoldInput, folded, joined_roots, with_dirty
 from acker.core.snapshot.holders import HOLDERS
 from acker.core.store.ids import tasks
 from acker.core.store.parquet import columns_of
@@ -76,8 +76,8 @@ def unchanged(
     """The live rows of which a fold takes for granted that it would write them again as they are."""
     found = given(history, step, turn, live, settled)
     joined = joined_roots(found)
-    marks = [marked(found.live, found, joined, task) for task in tasks(passes)]
-    rows = pl.concat(marks).filter(~pl.col("changes"))
+    marks = [with_dirty(found.live, found, joined, task) for task in tasks(passes)]
+    rows = pl.concat(marks).filter(~pl.col("dirty"))
     return records(rows.collect())
 
 

@@ -232,7 +232,7 @@ def test_a_fold_writes_the_files_anew_in_which_something_happened_and_takes_over
 
 
 def test_many_small_files_of_live_rows_become_one(in_flight: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_TAKEN_OVER", 3)
+    monkeypatch.setattr(files, "MOST_REUSED", 3)
     for batch in range(3, 13):
         log(in_flight, batch, init(batch + 1, A))
         run_fold(replace(request(in_flight, 2), logged={SOURCE: batch, "words": batch}))
@@ -249,7 +249,7 @@ def test_many_live_rows_are_written_into_several_files_by_age(
     run_fold(replace(request(in_flight, 2), logged={SOURCE: 3, "words": 3}))
     assert len(live_files(in_flight)) == 4
     assert [offset for offset, *_ in now(in_flight)] == list(range(3, 9))
-    monkeypatch.setattr(files, "MOST_TAKEN_OVER", 0)
+    monkeypatch.setattr(files, "MOST_REUSED", 0)
     before = live_files(in_flight)
     run_fold(replace(request(in_flight, 2), logged={SOURCE: 3, "words": 3}))
     assert len(set(live_files(in_flight)) & set(before)) == 2  # those that are full

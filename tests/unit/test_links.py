@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acker.core.fold.together import connected
+from acker.core.fold.settlement_groups import connected
 
 ROOTS = st.integers(-9, 9)
 LINKS = {"root_id": pl.Int64, "joined": pl.Int64}

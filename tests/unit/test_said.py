@@ -2,7 +2,7 @@
 
 import pytest
 
-from acker.core.error_messages import said
+from acker.core.error_messages import message_of
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -46,4 +46,4 @@ RPC = """<_InactiveRpcError of RPC that terminated with:
     ids=["worker", "chained", "gRPC", "Spark", "odd", "empty"],
 )
 def test_an_error_says_one_line(text, line):
-    assert said(ValueError(text)) == line
+    assert message_of(ValueError(text)) == line

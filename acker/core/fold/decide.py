@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from acker.core.events import FAILURES, Kind, State
-from acker.core.fold.together import Together
+from acker.core.fold.settlement_groups import SettlementGroups
 from acker.core.messages import MESSAGE
 from acker.core.retry import FailedAttempt, RetryPolicy, delay_after, looked_at
 from acker.core.snapshot.holders import with_holders
@@ -114,7 +114,7 @@ class Part(FoldInput):
 
 
 @dataclass(frozen=True)
-class Apart:
+class Deferred:
     """The rows of a part that are to be decided together with rows of other parts.
 
     Args:
@@ -134,40 +134,42 @@ def folded(fold: FoldInput, number: int = 1) -> Iterator[pl.DataFrame]:
     Args:
         number: how many tasks share the fold.
     """
-    together, parts = shared(fold, tasks(number))
-    apart = []
+    groups, parts = with_groups(fold, tasks(number))
+    deferred = []
     for part in parts:
-        rows, left = decided_alone(part, together)
-        apart.append(left)
+        rows, left = decided_independently(part, groups)
+        deferred.append(left)
         yield rows
-    yield from decided_together(fold, together, apart)
+    yield from decided_in_groups(fold, groups, deferred)
 
 
-def shared(fold: FoldInput, found: Sequence[Task]) -> tuple[Together, Iterable[Part]]:
+def with_groups(fold: FoldInput, found: Sequence[Task]) -> tuple[SettlementGroups, Iterable[Part]]:
     """The messages that a fold decides together, and the part of each task, read when it is asked for."""
     whole = fold.part(found[0]) if len(found) == 1 else None
     first = whole or fold
-    together = Together.of(first.pending, first.events, fold.settled)
-    return together, map(fold.part, found) if whole is None else [whole]
+    groups = SettlementGroups.of(first.pending, first.events, fold.settled)
+    return groups, map(fold.part, found) if whole is None else [whole]
 
 
-def decided_alone(part: Part, together: Together) -> tuple[pl.DataFrame, Apart]:
+def decided_independently(part: Part, groups: SettlementGroups) -> tuple[pl.DataFrame, Deferred]:
     """The ledger's rows for a part's messages that are decided alone, as `folded` has them, and the rest."""
     others = _still_retrying(part)
-    linked, alone = together.divided(_decided(part))
-    return _rows(alone, others, part), Apart(linked, together.divided(others)[0])
+    linked, alone = groups.split(_decided(part))
+    return _rows(alone, others, part), Deferred(linked, groups.split(others)[0])
 
 
-def decided_together(fold: FoldInput, together: Together, apart: Sequence[Apart]) -> Iterator[pl.DataFrame]:
+def decided_in_groups(
+    fold: FoldInput, groups: SettlementGroups, deferred: Sequence[Deferred]
+) -> Iterator[pl.DataFrame]:
     """The rows of messages that are decided together, as `folded` has them.
 
     Args:
-        apart: the rest of each part, from `decided_alone`.
+        deferred: the rest of each part, from `decided_independently`.
     """
-    if not together.is_empty:
-        roots = pl.concat([each.roots for each in apart])
-        others = pl.concat([each.others for each in apart])
-        yield _rows(together.decided(roots, others), others.clear(), fold)
+    if not groups.is_empty:
+        roots = pl.concat([each.roots for each in deferred])
+        others = pl.concat([each.others for each in deferred])
+        yield _rows(groups.decided(roots, others), others.clear(), fold)
 
 
 def _rows(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
@@ -184,8 +186,8 @@ def joined_roots(fold: FoldInput) -> pl.DataFrame:
     return collect(fold.events.select(root_id="joined").drop_nulls().unique())
 
 
-def marked(live: pl.LazyFrame, fold: FoldInput, joined: pl.DataFrame, task: Task) -> pl.LazyFrame:
-    """A task's share of live rows, with `changes`: whether the fold may change the row.
+def with_dirty(live: pl.LazyFrame, fold: FoldInput, joined: pl.DataFrame, task: Task) -> pl.LazyFrame:
+    """A task's share of live rows, with `dirty`: whether the fold may change the row.
 
     A row to which nothing has happened would be written again as it is. Messages that settle together are
     looked at each time.
@@ -193,22 +195,22 @@ def marked(live: pl.LazyFrame, fold: FoldInput, joined: pl.DataFrame, task: Task
     Args:
         joined: see `joined_roots`.
     """
-    return _marked(task.share(live), fold.part(task), joined.lazy())
+    return _with_dirty(task.share(live), fold.part(task), joined.lazy())
 
 
-def _marked(live: pl.LazyFrame, fold: Part, joined: pl.LazyFrame) -> pl.LazyFrame:
+def _with_dirty(live: pl.LazyFrame, fold: Part, joined: pl.LazyFrame) -> pl.LazyFrame:
     roots = pl.concat([fold.events.select("root_id"), fold.acks.select("root_id"), joined])
     arrived = pl.concat([fold.inits, fold.losses]).select(MESSAGE).unique()
     rows = _joined(live, _told(roots.drop_nulls().unique(), "has_events"), ["root_id"])
     rows = _joined(rows, _told(arrived, "has_arrived"), MESSAGE)
     rows = _joined(rows, _told(fold.waiting, "waits"), ["root_id"])
     is_pending, is_gone = pl.col("state") == State.PENDING, ~pl.col("spout").is_in(list(fold.spouts))
-    changes = (
+    dirty = (
         pl.any_horizontal(pl.col("has_events", "has_arrived", "joined", "replaces").is_not_null())
         | (is_pending & _expired(fold))
         | (~is_pending & is_gone)
     )
-    return rows.with_columns(changes=changes.fill_null(False))
+    return rows.with_columns(dirty=dirty.fill_null(False))
 
 
 def _joined(rows: pl.LazyFrame, told: pl.LazyFrame, on: Sequence[str]) -> pl.LazyFrame:

@@ -1,6 +1,6 @@
 """The files of one fold: its rows on their way into the ledger, and their one commit.
 
-The next fold takes over those files of live rows in which nothing changes. To take a file over is to say in
+The next fold reuses those files of live rows in which nothing changes. To reuse a file is to say in
 the log that it belongs to the next fold's partition: no row is written. So the number of files that a fold
 writes depends on new events, and not on the number of live rows.
 """
@@ -27,7 +27,7 @@ from acker.core.store.tables import arrow_table, commit_once, last_number, open_
 from acker.core.timeouts import Turn
 
 (PARTITION,) = SCHEMAS[LEDGER].partition_by
-MOST_TAKEN_OVER = 32  # files that are not full; of more the smallest become one
+MOST_REUSED = 32  # files that are not full; of more the smallest become one
 
 _COLUMNS = columns_of(LEDGER)
 _LOG: dict[str, pl.DataType | type[pl.DataType]] = {  # what the log says of a file
@@ -54,8 +54,8 @@ class LiveFile:
     folds: tuple[int, int]
     checksum: int
 
-    def taken_over(self, fold: int) -> AddAction:
-        """The action in a fold's commit that takes this file over."""
+    def reused(self, fold: int) -> AddAction:
+        """The action in a fold's commit that reuses this file."""
         return self.file.added({"fold": self.folds}, {PARTITION: str(fold)}, is_new=False)
 
 
@@ -64,13 +64,13 @@ class LiveRows:
     """The live rows of a fold, as the next one finds them.
 
     Args:
-        taken_over: files in which nothing changes.
+        reused: files in which nothing changes.
         files: paths of all other files.
         count: how many rows the other files have.
         checksum: of all live rows.
     """
 
-    taken_over: Sequence[LiveFile] = ()
+    reused: Sequence[LiveFile] = ()
     files: Sequence[str] = ()
     count: int = 0
     checksum: int = 0
@@ -113,18 +113,18 @@ def scan_live(files: Sequence[str]) -> pl.LazyFrame:
     return scan(files, _COLUMNS, file="uri")
 
 
-def summed(marked: pl.LazyFrame) -> pl.DataFrame:
-    """Per file (`uri`): whether one of its rows changes (`changes`), their checksum and their number.
+def summed(rows: pl.LazyFrame) -> pl.DataFrame:
+    """Per file (`uri`): whether one of its rows changes (`dirty`), their checksum and their number.
 
     Args:
-        marked: rows of `scan_live`, with the column `changes`.
+        rows: rows of `scan_live`, with the column `dirty`.
     """
-    changes, checksum = pl.col("changes").any(), checksum_of_ledger().alias("checksum")
-    return collect(marked.group_by("uri").agg(changes, checksum, count=pl.len()))
+    dirty, checksum = pl.col("dirty").any(), checksum_of_ledger().alias("checksum")
+    return collect(rows.group_by("uri").agg(dirty, checksum, count=pl.len()))
 
 
-def divided(files: pl.DataFrame, sums: Iterable[pl.DataFrame]) -> LiveRows:
-    """The live rows of a fold, by whether their file can be taken over.
+def by_reuse(files: pl.DataFrame, sums: Iterable[pl.DataFrame]) -> LiveRows:
+    """The live rows of a fold, by whether their file can be reused.
 
     Args:
         files: see `live_files`.
@@ -132,12 +132,12 @@ def divided(files: pl.DataFrame, sums: Iterable[pl.DataFrame]) -> LiveRows:
     """
     # A file of which the log does not say enough is written anew. So are the smallest where there are many.
     parts = pl.concat(sums).group_by("uri")
-    each = parts.agg(pl.col("changes").any(), pl.col("checksum").bitwise_xor(), pl.col("count").sum())
+    each = parts.agg(pl.col("dirty").any(), pl.col("checksum").bitwise_xor(), pl.col("count").sum())
     found = files.join(each, on="uri", how="left").sort("num_records", descending=True, nulls_last=True)
     is_known = pl.all_horizontal(pl.col("num_records", "min.fold", "max.fold").is_not_null())
-    stays = (is_known & ~pl.col("changes")).fill_null(False)
+    stays = (is_known & ~pl.col("dirty")).fill_null(False)
     is_small = pl.col("num_records") < ROWS_OF_A_FILE
-    stays &= ~is_small | ((stays & is_small).cum_sum() <= MOST_TAKEN_OVER)
+    stays &= ~is_small | ((stays & is_small).cum_sum() <= MOST_REUSED)
     others = found.filter(~stays)
     return LiveRows(
         [_live_file(row) for row in found.filter(stays).rows(named=True)],
@@ -201,15 +201,15 @@ class FoldFiles:
     """Rows of a fold on their way into files.
 
     Args:
-        taken_over: files of the fold before.
+        reused: files of the fold before.
         prefix: how the names of new files begin.
     """
 
-    def __init__(self, name: FoldName, taken_over: Sequence[LiveFile] = (), prefix: str = "") -> None:
+    def __init__(self, name: FoldName, reused: Sequence[LiveFile] = (), prefix: str = "") -> None:
         self._name, self._prefix = name, prefix
-        self._actions = [each.taken_over(name.number) for each in taken_over]
+        self._actions = [each.reused(name.number) for each in reused]
         self._rows: dict[bool, list[pl.DataFrame]] = {True: [], False: []}  # live ones, settled ones
-        self._checksums = {True: reduce(xor, (each.checksum for each in taken_over), 0), False: 0}
+        self._checksums = {True: reduce(xor, (each.checksum for each in reused), 0), False: 0}
 
     def add(self, rows: pl.DataFrame) -> None:
         """Take in rows from `folded`. Rows that fill a file are written."""

@@ -10,26 +10,26 @@ from deltalake import DeltaTable
 
 from acker.core.events import Kind
 from acker.core.fold.decide import (
-    Apart,
+    Deferred,
     FoldInput,
-    decided_alone,
-    decided_together,
+    decided_in_groups,
+    decided_independently,
     joined_roots,
-    marked,
-    shared,
+    with_dirty,
+    with_groups,
 )
 from acker.core.fold.files import (
     FoldFiles,
     FoldName,
     LiveRows,
     Written,
-    divided,
+    by_reuse,
     live_files,
     scan_live,
     summed,
 )
 from acker.core.fold.refused import refused_rows
-from acker.core.fold.together import Together
+from acker.core.fold.settlement_groups import SettlementGroups
 from acker.core.retry import RetryPolicy
 from acker.core.snapshot.holders import HOLDERS, holders
 from acker.core.snapshot.integrity import broken_fold, check_batches
@@ -130,15 +130,15 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
         held = pl.defer(lambda: collect(request.held(), request.snapshot.files), schema=HOLDERS)
         fold = replace(fold, waiting=waiting, held=held)
     live = _live(request, work, fold, new)
-    files = FoldFiles(request.name, live.taken_over)
+    files = FoldFiles(request.name, live.reused)
     found = request.tasks.among(new.at_most + live.count)
     if request.tasks.are_elsewhere(found):
-        together, apart = _elsewhere(request, found, replace(work, live=live.files), new, files)
+        groups, deferred = _elsewhere(request, found, replace(work, live=live.files), new, files)
     else:
         read = replace(fold, live=scan(live.files, columns_of(LEDGER)))
-        together, apart = _here(found, read, new, files)
+        groups, deferred = _here(found, read, new, files)
     new.check()
-    for rows in decided_together(fold, together, apart):
+    for rows in decided_in_groups(fold, groups, deferred):
         files.add(rows)
     refused = last_refusal(request.refusals)
     previous = request.previous
@@ -151,29 +151,29 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
 
 def _here(
     found: Sequence[Task], fold: FoldInput, new: "_NewEvents", files: FoldFiles
-) -> tuple[Together, list[Apart]]:
+) -> tuple[SettlementGroups, list[Deferred]]:
     """Decide the messages that are decided alone, in this process; return the rows for decisions together."""
-    apart = []
-    together, parts = shared(fold, found)
+    deferred = []
+    groups, parts = with_groups(fold, found)
     for part in parts:
         new.add(part.count, part.checksum)
-        rows, left = decided_alone(part, together)
+        rows, left = decided_independently(part, groups)
         files.add(rows)
-        apart.append(left)
-    return together, apart
+        deferred.append(left)
+    return groups, deferred
 
 
 def _elsewhere(
     request: FoldRequest, found: Sequence[Task], work: "_Work", new: "_NewEvents", files: FoldFiles
-) -> tuple[Together, list[Apart]]:
+) -> tuple[SettlementGroups, list[Deferred]]:
     """As `_here`, in other processes."""
     whole = work.of(Task())
-    together, apart = Together.of(whole.pending, whole.events, whole.settled), []
-    for done in request.tasks.run(partial(work.written, request.name, together), found):
+    groups, deferred = SettlementGroups.of(whole.pending, whole.events, whole.settled), []
+    for done in request.tasks.run(partial(work.written, request.name, groups), found):
         new.add(done.count, done.checksum)
         files.take(done.written)
-        apart.append(done.left)
-    return together, apart
+        deferred.append(done.left)
+    return groups, deferred
 
 
 def _live(request: FoldRequest, work: "_Work", fold: FoldInput, new: "_NewEvents") -> LiveRows:
@@ -185,8 +185,8 @@ def _live(request: FoldRequest, work: "_Work", fold: FoldInput, new: "_NewEvents
     if new.are_elsewhere:
         sums = request.tasks.run(partial(work.summed, paths, joined), new.tasks)
     else:
-        sums = (summed(marked(scan_live(paths), fold, joined, task)) for task in new.tasks)
-    found = divided(files, sums)
+        sums = (summed(with_dirty(scan_live(paths), fold, joined, task)) for task in new.tasks)
+    found = by_reuse(files, sums)
     if found.checksum != request.previous.live_seal:
         raise broken_fold(request.snapshot.store, request.previous.number)
     return found
@@ -205,7 +205,7 @@ class _Done:
     count: int
     checksum: int
     written: Written
-    left: Apart
+    left: Deferred
 
 
 @dataclass(frozen=True)
@@ -235,12 +235,12 @@ class _Work:
     def summed(self, live: Sequence[str], joined: pl.DataFrame, task: Task) -> pl.DataFrame:
         """The sums per file of a task's share of live rows, see `summed` in `files`."""
         mine = [file for file in live if task.may_share(file_name(file))]
-        return summed(marked(scan_live(mine), self.of(task), joined, task))
+        return summed(with_dirty(scan_live(mine), self.of(task), joined, task))
 
-    def written(self, name: FoldName, together: Together, task: Task) -> _Done:
+    def written(self, name: FoldName, groups: SettlementGroups, task: Task) -> _Done:
         """Decide a task's share, and write the rows that are decided alone into files of its own."""
         part = self.of(task).part(task)
-        rows, left = decided_alone(part, together)
+        rows, left = decided_independently(part, groups)
         files = FoldFiles(name, prefix=task.prefix)
         files.add(rows)
         return _Done(part.count, part.checksum, files.written(), left)

@@ -23,7 +23,7 @@ from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
 from acker.core.store.copies import files_at
 from acker.core.store.schemas import LOG_PROPERTIES, STREAM_PROPERTIES, properties_at
-from acker.core.store.tables import REFUSED, commit_once, history, path_of, said, unwritten
+from acker.core.store.tables import REFUSED, commit_once, history, path_of, sentence_of, unwritten
 
 ROWS = "rows"  # what the note of a commit calls the number of rows that it brought
 ROWS_OF_A_FILE = 500_000  # of which there are many; so files are written side by side
@@ -198,7 +198,7 @@ def write_file(path: str, rows: pa.Table, prefix: str = "") -> File:
     try:
         pq.write_table(rows, name, filesystem=system, compression="snappy", **_options(rows.schema))
     except REFUSED as error:
-        raise unwritten(path, error, f"The rows did not go into {path}: {said(error)}") from error
+        raise unwritten(path, error, f"The rows did not go into {path}: {sentence_of(error)}") from error
     (written,) = system.get_file_info([name])
     return File(name, written.size, written.mtime_ns // 1_000_000, rows.num_rows)
 

@@ -14,8 +14,8 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, PyFileSystem, copy_fi
 
 from acker.core.errors import StoreError
 from acker.core.paths import absolute, check_usable
-from acker.core.store.schemas import is_far
-from acker.core.store.tables import files_of, open_table, path_of, said
+from acker.core.store.schemas import is_object_store
+from acker.core.store.tables import files_of, open_table, path_of, sentence_of
 
 _LOG = "_delta_log"
 _VERSIONS = re.compile(r"(?:(\d{20})\.)?(\d{20})\.")  # two in the name of a log that was compacted
@@ -47,7 +47,7 @@ def files_at(path: str, make: bool = False) -> FileSystem:
         StoreError: the folder cannot be the place of tables.
     """
     check_usable(path)
-    if make and not is_far(path):
+    if make and not is_object_store(path):
         Path(absolute(path)).mkdir(parents=True, exist_ok=True)
     try:
         return PyFileSystem(DeltaStorageHandler(path))
@@ -57,7 +57,7 @@ def files_at(path: str, make: bool = False) -> FileSystem:
 
 def delete_folder(path: str) -> None:
     """Delete a folder with all that is below it, on a disk or on object storage, where there is one."""
-    if is_far(path):
+    if is_object_store(path):
         above, _, name = path.rstrip("/").rpartition("/")
         files_at(above).delete_dir(name)
     else:
@@ -135,7 +135,8 @@ def _copy(
             return dict(pool.map(copy, names))
     except OSError as error:
         raise StoreError(
-            f"{path_of(table)} could not be copied to {to}: {said(error)} Run the command again.", table=to
+            f"{path_of(table)} could not be copied to {to}: {sentence_of(error)} Run the command again.",
+            table=to,
         ) from error
 
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, Field, Schema
 from acker.core.errors import StoreError
 from acker.core.names import called
 from acker.core.store.schemas import FORMAT, FORMAT_PROPERTY, SCHEMAS
-from acker.core.store.tables import RECOVERY_HINT, REFUSED, open_table, said, unwritten
+from acker.core.store.tables import RECOVERY_HINT, REFUSED, open_table, sentence_of, unwritten
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def migrate(folder: str, topology: str) -> list[Migration]:
         except REFUSED as error:
             if each.table in {left.table for left in pending_migrations(folder, topology)}:
                 again = f"Run `acker migrate {called(topology)}` again."
-                otherwise = f"{each.path} could not be migrated: {said(error)} {again}"
+                otherwise = f"{each.path} could not be migrated: {sentence_of(error)} {again}"
                 raise unwritten(each.path, error, otherwise) from error
     return done
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 
-from acker.core.store.tables import REFUSED, path_of, said, unwritten
+from acker.core.store.tables import REFUSED, path_of, sentence_of, unwritten
 
 _OWN = "acker.store"  # properties of the ledger
 _FORMER = "acker.former_stores"
@@ -105,5 +105,5 @@ def _set(ledger: DeltaTable, properties: dict[str, str]) -> None:
         ledger.alter.set_table_properties(properties, raise_if_not_exists=False)
     except REFUSED as error:
         path = path_of(ledger)
-        otherwise = f"{path} got no id of its own: {said(error)} Run the command again."
+        otherwise = f"{path} got no id of its own: {sentence_of(error)} Run the command again."
         raise unwritten(path, error, otherwise) from error

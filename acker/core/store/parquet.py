@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from acker.core.errors import StoreError
 from acker.core.store.schemas import SCHEMAS
-from acker.core.store.tables import RECOVERY_HINT, said
+from acker.core.store.tables import RECOVERY_HINT, sentence_of
 
 # Polars would convert the types itself, but imports pandas for a time, which takes a second.
 _POLARS: dict[pa.DataType, pl.DataType] = {
@@ -77,7 +77,7 @@ def collect(frame: pl.LazyFrame, files: Callable[[], Iterable[str]] = tuple) -> 
     try:
         return frame.collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        what = _with_whole_path(said(error).replace(_HINT, ""), files())
+        what = _with_whole_path(sentence_of(error).replace(_HINT, ""), files())
         raise StoreError(f"The store's files cannot be read: {what} {RECOVERY_HINT}") from error
 
 

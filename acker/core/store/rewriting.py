@@ -23,7 +23,7 @@ from acker.core.store.commits import Bounds, File
 from acker.core.store.parquet import collect, columns_of, scan
 from acker.core.store.schemas import SCHEMAS
 from acker.core.store.store import Store
-from acker.core.store.tables import REFUSED, arrow_table, path_of, said, unwritten
+from acker.core.store.tables import REFUSED, arrow_table, path_of, sentence_of, unwritten
 
 _TRIES = 5
 _ROWS_AT_ONCE = 100_000
@@ -84,7 +84,8 @@ def _committed(
             newest = store.require(name)
             if newest.version() == table.version():
                 path = path_of(table)
-                other = f"{path} could not be rewritten: {said(error)} Run the command again, and it goes on."
+                why = f"{path} could not be rewritten: {sentence_of(error)}"
+                other = f"{why} Run the command again, and it goes on."
                 raise unwritten(path, error, other) from error
             if not old <= set(arrow_table(newest.get_add_actions())["path"].to_pylist()):
                 return False
@@ -161,7 +162,9 @@ def _written(path: str, old: str, mask: pl.Series, text: str) -> File:
                     writer.write_table(pa.table(columns, schema))
                     done += part.num_rows
     except (*REFUSED, pa.ArrowException) as error:
-        raise unwritten(path, error, f"{path}/{old} could not be written anew: {said(error)}") from error
+        raise unwritten(
+            path, error, f"{path}/{old} could not be written anew: {sentence_of(error)}"
+        ) from error
     if done != len(mask):
         raise StoreError(f"{path}/{old} has {done} rows, and {len(mask)} were read before: it was replaced.")
     (written,) = system.get_file_info([name])

@@ -32,7 +32,7 @@ _WHY = {  # what a library says -> what is told
 _REQUEST = re.compile(r"Error performing [A-Z]+ (\w+://[^/\s]+)")
 
 
-def out_of_reach(path: str, told: str) -> str | None:
+def explain_s3_error(path: str, told: str) -> str | None:
     """The fault that keeps a table on S3 out of reach, with the remedy; None where it is another fault.
 
     Args:

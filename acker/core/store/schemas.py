@@ -67,10 +67,10 @@ class TableSchema:
 
 def properties_at(path: str, properties: Mapping[str, str]) -> dict[str, str]:
     """Table properties for the place where a table lies, on a disk or on an object store."""
-    return {**properties, **(_FAR_PROPERTIES if is_far(path) else {})}
+    return {**properties, **(_FAR_PROPERTIES if is_object_store(path) else {})}
 
 
-def is_far(path: str) -> bool:
+def is_object_store(path: str) -> bool:
     """Whether a table lies on an object store, where each request takes its time."""
     return urlsplit(path).scheme not in ("", "file")
 

@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from acker.core.errors import InTheWay, StoreError
 from acker.core.names import called
 from acker.core.store.formats import check_format
-from acker.core.store.schemas import SCHEMAS, is_far, properties_at
+from acker.core.store.schemas import SCHEMAS, is_object_store, properties_at
 from acker.core.store.tables import (
     RECOVERY_HINT,
     REFUSED,
@@ -22,7 +22,7 @@ from acker.core.store.tables import (
     last_number,
     open_table,
     path_of,
-    said,
+    sentence_of,
     unwritten,
 )
 
@@ -91,7 +91,7 @@ def _moved_on(opened: _Opened | None) -> DeltaTable | None:
 
 def _is_the_same(table: DeltaTable, then: _Commit | None) -> bool:
     """Whether the log on a disk is the one that a table was opened with; `deltalake` notices no other log."""
-    if is_far(path_of(table)):
+    if is_object_store(path_of(table)):
         return True
     return (
         then is not None
@@ -186,7 +186,7 @@ class Store:
                 if self.open(name) is None:  # else another client was faster
                     path = self.path(name)
                     raise unwritten(
-                        path, error, f"The table {path} cannot be created: {said(error)}"
+                        path, error, f"The table {path} cannot be created: {sentence_of(error)}"
                     ) from error
 
     def change(self, table: str, change: Callable[[DeltaTable], dict[str, Any]]) -> dict[str, Any]:
@@ -211,7 +211,8 @@ class Store:
                 raise unwritten(
                     self.path(table),
                     error,
-                    f"{self.path(table)} could not be rewritten: {said(error)} Run it again. {RECOVERY_HINT}",
+                    f"{self.path(table)} could not be rewritten: {sentence_of(error)} Run it again. "
+                    f"{RECOVERY_HINT}",
                     InTheWay if is_late else StoreError,
                 ) from error
         raise AssertionError("the last try returns or raises")

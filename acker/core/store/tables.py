@@ -31,7 +31,7 @@ from pyarrow.fs import FileSystem, PyFileSystem
 
 from acker.core.errors import InTheWay, StoreError
 from acker.core.paths import check_usable
-from acker.core.store.s3_errors import out_of_reach
+from acker.core.store.s3_errors import explain_s3_error
 
 RECOVERY_HINT = 'See "Damage and the way out" in docs/how-to/damage.md.'
 
@@ -85,8 +85,8 @@ def open_table(path: str, version: int | None = None, is_read_only: bool = False
     except TableNotFoundError:
         return None
     except Exception as error:
-        damaged = f"The Delta table {path} cannot be read: {said(error)} {RECOVERY_HINT}"
-        raise StoreError(out_of_reach(path, said(error)) or damaged, table=path) from error
+        damaged = f"The Delta table {path} cannot be read: {sentence_of(error)} {RECOVERY_HINT}"
+        raise StoreError(explain_s3_error(path, sentence_of(error)) or damaged, table=path) from error
 
 
 def path_of(table: DeltaTable) -> str:
@@ -112,7 +112,7 @@ def _path_below(table: DeltaTable, name: str) -> str:
     return name if "://" in name else f"{path_of(table)}/{name}"
 
 
-def said(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
     """The message of a library's error, as a sentence, without a trace of the library's own."""
     lines = takewhile(lambda line: not _FRAME.match(line), _STYLE.sub("", str(error)).splitlines())
     return f"{' '.join(line.strip() for line in lines).rstrip('. ')}."
@@ -127,7 +127,7 @@ def unwritten(path: str, error: Exception, otherwise: str, kind: type[StoreError
         otherwise: the sentences where it was not the system that refused to write.
         kind: the class of the error in that case.
     """
-    unreached, quoted = out_of_reach(path, said(error)), _OS_ERROR.search(str(error))
+    unreached, quoted = explain_s3_error(path, sentence_of(error)), _OS_ERROR.search(str(error))
     if unreached:
         return StoreError(unreached, table=path)
     if quoted is None:
@@ -188,9 +188,9 @@ def _answer(sql: str, tables: Mapping[str, DeltaTable]) -> Any:
 
 def _unread(tables: Mapping[str, DeltaTable], error: Exception) -> StoreError:
     paths = [path_of(table) for table in tables.values()]
-    damaged = f"The data of {', '.join(paths)} cannot be read: {said(error)} {RECOVERY_HINT}"
+    damaged = f"The data of {', '.join(paths)} cannot be read: {sentence_of(error)} {RECOVERY_HINT}"
     only = paths[0] if len(paths) == 1 else None
-    return StoreError(out_of_reach(paths[0], said(error)) or damaged, table=only)
+    return StoreError(explain_s3_error(paths[0], sentence_of(error)) or damaged, table=only)
 
 
 def in_batches(batches: Sequence[int], column: str = "_batch") -> str:
@@ -229,7 +229,7 @@ def append_new(table: DeltaTable, rows: Any) -> None:
         write_deltalake(table, rows, mode="append")
     except REFUSED as error:
         path = path_of(table)
-        otherwise = f"The rows did not go into {path}: {said(error)} Run the command again."
+        otherwise = f"The rows did not go into {path}: {sentence_of(error)} Run the command again."
         raise unwritten(path, error, otherwise) from error
 
 
@@ -323,7 +323,9 @@ def commit_once(
             if tries_left and is_late:
                 continue
             which = ", ".join(f"{app} {number}" for app, number in numbers.items())
-            otherwise = f"The commit {which} did not go into {path}: {said(error)} Run the command again."
+            otherwise = (
+                f"The commit {which} did not go into {path}: {sentence_of(error)} Run the command again."
+            )
             raise unwritten(path, error, otherwise, InTheWay if is_late else StoreError) from error
         if isinstance(table, _Opened):
             table.has_committed(numbers)

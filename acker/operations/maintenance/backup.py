@@ -44,7 +44,7 @@ from acker.core.store.schemas import (
 )
 from acker.core.store.sightings import Sightings
 from acker.core.store.store import Store
-from acker.core.store.tables import said
+from acker.core.store.tables import sentence_of
 from acker.operations.maintenance.upkeep import noted_if_raised
 from acker.spouts import DeltaSpout, FileSpout
 from acker.targets.by_key import trimmed
@@ -98,8 +98,8 @@ class Manifest:
             return cls(**found)
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             raise StoreError(
-                f"There is no finished backup in {backup}: {said(error)} `acker backup` writes {MANIFEST} "
-                "there when all else is there."
+                f"There is no finished backup in {backup}: {sentence_of(error)} `acker backup` writes "
+                f"{MANIFEST} there when all else is there."
             ) from error
 
     def write(self, backup: str) -> None:
@@ -114,7 +114,7 @@ class Manifest:
                 draft.write_text(json.dumps(asdict(self), indent=2))
                 copy_file(draft.stat().st_size, MANIFEST, files_at(folder), files_at(backup, make=True))
         except OSError as error:
-            raise StoreError(f"{backup}/{MANIFEST} could not be written: {said(error)}") from error
+            raise StoreError(f"{backup}/{MANIFEST} could not be written: {sentence_of(error)}") from error
 
 
 def store_in(backup: str, topology: Topology) -> Store:

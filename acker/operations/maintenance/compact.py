@@ -20,7 +20,7 @@ from acker.core.snapshot.kept import kept
 from acker.core.snapshot.trims import counted_trim
 from acker.core.store.copies import delete_folder, files_at
 from acker.core.store.lease import COMPACTS, KEEPS_FILES, Lease
-from acker.core.store.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS, is_far, stream
+from acker.core.store.schemas import BATCHES, EVENTS, LEDGER, SCHEMAS, is_object_store, stream
 from acker.core.store.tables import arrow_table, path_of
 from acker.operations.refuse import SCRATCH
 from acker.targets.by_key import trimmed
@@ -38,7 +38,7 @@ def compact_if_many(run: Run, journal: Journal) -> None:
 
 
 def _has_many(table: DeltaTable) -> bool:
-    most = _SMALL_FILES_FAR if is_far(path_of(table)) else _SMALL_FILES
+    most = _SMALL_FILES_FAR if is_object_store(path_of(table)) else _SMALL_FILES
     if len(table.file_uris()) <= most:
         return False
     sizes = arrow_table(table.get_add_actions())["size_bytes"].to_pylist()

@@ -21,7 +21,7 @@ from acker.core.snapshot.streams import held_back, untracked
 from acker.core.snapshot.trims import Trim, append_trim, counted_trim, newest_trim
 from acker.core.store.schemas import EVENTS, LEDGER, REFUSALS, component_of, stream
 from acker.core.store.tables import files_of
-from acker.operations.maintenance.gone_rows import keep_gone_rows
+from acker.operations.maintenance.trimmed_rows import keep_sums_of_trimmed_rows
 from acker.operations.publish import former_streams, published_through
 from acker.targets.audit import acked_tuples
 from acker.targets.base import Target
@@ -96,7 +96,7 @@ def _counted(run: Run, announced: Trim) -> Trim:
             # Where an older version has trimmed without that, what it took is not known any more.
             if rows is not None and (not had or run.store.open(trimmed(name)) is not None):
                 keep(run.store, name, by, rows, before.number, counted)
-    keep_gone_rows(run.topology, journal, before, announced, counted)
+    keep_sums_of_trimmed_rows(run.topology, journal, before, announced, counted)
     return Trim(counted, announced.upto, tuples)
 
 

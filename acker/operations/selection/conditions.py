@@ -12,7 +12,7 @@ from acker.core.errors import SettingsError, StoreError
 from acker.core.quoting import check_text, column_name
 from acker.core.snapshot.snapshot import Snapshot
 from acker.core.store.schemas import stream
-from acker.core.store.tables import query_table, said
+from acker.core.store.tables import query_table, sentence_of
 from acker.operations.selection.terms import is_whole, refused_term
 
 MOST_CHARACTERS = 2_000  # DataFusion ends the process on some thousand terms
@@ -100,7 +100,11 @@ def looked_up(snapshot: Snapshot, spout: str, condition: str) -> pl.DataFrame:
         )
     except StoreError as error:
         cause = error.__cause__
-        why = _BUG.sub(".", _WRAPPED.sub("", said(cause))) if isinstance(cause, Exception) else str(error)
+        why = (
+            _BUG.sub(".", _WRAPPED.sub("", sentence_of(cause)))
+            if isinstance(cause, Exception)
+            else str(error)
+        )
         raise SettingsError(
             f"The condition {condition!r:.200} cannot be looked up: {why} The columns of {spout} are "
             f"{', '.join(columns) or 'none'}."

@@ -13,7 +13,7 @@ import polars as pl
 
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.events import State
-from acker.core.fold.together import connected
+from acker.core.fold.settlement_groups import connected
 from acker.core.messages import MESSAGE, POSITION, message_of
 from acker.core.names import did_you_mean
 from acker.core.snapshot.ledger import Fold, current_rows, live_rows, newest_of

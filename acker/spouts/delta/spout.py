@@ -129,8 +129,8 @@ class DeltaSpout:
         rows = self._rows(spark, where=f"{_OFFSET} BETWEEN {low} AND {high}")
         return rows.join(F.broadcast(wanted), "_source_offset", "left_semi")
 
-    def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
-        """See `ReadsFew`."""
+    def read_locally(self, positions: pa.Table, history: History) -> pa.Table | None:
+        """See `ReadsLocally`."""
         table, wanted = self._same_table(history.newest), positions["source_offset"].combine_chunks()
         if not _is_plain(table):
             return None

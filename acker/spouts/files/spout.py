@@ -249,8 +249,8 @@ class FileSpout:
             columns and columns.jsonValue(),
         )
 
-    def read_few(self, positions: pa.Table, history: History) -> pa.Table | None:
-        """See `ReadsFew`. It reads lines of text in UTF-8, of files that have not changed."""
+    def read_locally(self, positions: pa.Table, history: History) -> pa.Table | None:
+        """See `ReadsLocally`. It reads lines of text in UTF-8, of files that have not changed."""
         entries, lines = _entries(history), None
         wanted = set(positions["source_partition"].to_pylist())
         held = self._held(wanted, entries)

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 )
 
 import acker.spark.reasons  # noqa: F401 - a worker is sent the module of reasons
-from acker.core.error_messages import said
+from acker.core.error_messages import message_of
 from acker.core.errors import SourceError
 from acker.core.reasons import shown
 from acker.spouts.base import check_reserved
@@ -65,7 +65,7 @@ def columns_of(spark: SparkSession, ddl: str) -> StructType:
     try:
         schema: StructType = spark.createDataFrame([], ddl).schema
     except AnalysisException as error:
-        why = said(error).rstrip(". ")
+        why = message_of(error).rstrip(". ")
         raise SourceError(f"The schema {ddl!r} cannot be read: {why}. Mend it.") from error
     check_reserved(f"The schema {ddl!r}", schema.names)
     for field in schema.fields:

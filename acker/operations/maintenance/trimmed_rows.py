@@ -20,7 +20,9 @@ from acker.targets.by_content import gone_rows
 from acker.topology.topology import Topology
 
 
-def keep_gone_rows(topology: Topology, journal: Journal, before: Trim, announced: Trim, number: int) -> None:
+def keep_sums_of_trimmed_rows(
+    topology: Topology, journal: Journal, before: Trim, announced: Trim, number: int
+) -> None:
     """Keep the sums of the rows that a trimming deletes, of each stream that is published row by row.
 
     Args:

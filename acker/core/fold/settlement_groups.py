@@ -24,7 +24,7 @@ _MEMBERS = {
 
 
 @dataclass(frozen=True)
-class Together:
+class SettlementGroups:
     """The messages of a fold that are decided together.
 
     Args:
@@ -39,7 +39,7 @@ class Together:
     settled: pl.LazyFrame
 
     @classmethod
-    def of(cls, pending: pl.LazyFrame, events: pl.LazyFrame, settled: pl.LazyFrame) -> "Together":
+    def of(cls, pending: pl.LazyFrame, events: pl.LazyFrame, settled: pl.LazyFrame) -> "SettlementGroups":
         """The messages that a fold decides together, by its roots in flight and its new events."""
         kind = pl.col("kind")
         linked = pl.concat([pending, events.filter(kind == Kind.JOIN)], how="diagonal")
@@ -55,7 +55,7 @@ class Together:
         """Whether each message is decided alone."""
         return self.links.is_empty() and self.members.is_empty()
 
-    def divided(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def split(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Rows that are decided together, and those that are not."""
         if self.is_empty:
             return rows.clear(), rows
@@ -80,7 +80,7 @@ class Together:
 
 
 def _acked_together(settled: pl.LazyFrame, replacing: pl.DataFrame) -> pl.DataFrame:
-    """See `Together.members`.
+    """See `SettlementGroups.members`.
 
     Args:
         replacing: `replaces`, the acked attempts that others are to replace.

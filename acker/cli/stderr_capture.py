@@ -16,7 +16,7 @@ _END = "\0"  # a line that ends the reading; a child process may keep the pipe o
 
 
 @contextmanager
-def lines_of_standard_error(show: Callable[[str], None]) -> Iterator[None]:
+def captured_stderr(show: Callable[[str], None]) -> Iterator[None]:
     """Hand each line that is written to standard error to `show`, in a thread that ends with the block."""
     sys.stderr.flush()
     kept = os.dup(_STDERR)
