@@ -27,6 +27,7 @@ SPOUT_GONE = "spout is no longer in the topology"
 
 _MICROSECOND = timedelta(microseconds=1)
 _TYPES = columns_of(LEDGER)
+_EMISSION = (*MESSAGE, "attempt", "batch", "replaces")  # columns that the event has which emits the root
 
 
 def timeout_reason(timeout: timedelta | None) -> str:
@@ -262,15 +263,12 @@ def _decided(fold: Part) -> pl.DataFrame:
     failed = (pl.col("state") == State.FAILED) & ~pl.col("superseded")
     rows = roots.select(
         "root_id",
-        *MESSAGE,
-        "attempt",
+        *_EMISSION,
         "state",
         *(pl.when(is_lost).then(0).otherwise(name).alias(name) for name in ("ack_val", "outstanding")),
         reason.alias("reason"),
         pl.when(failed).then("fail_component").alias("component"),
-        "batch",
         pl.when(~is_lost).then("turn").alias("turn"),
-        "replaces",
         pl.lit(None, pl.Int64).alias("joined"),
         "emitted_at",
         "superseded",
@@ -282,8 +280,8 @@ def _decided(fold: Part) -> pl.DataFrame:
 
 def _balances(fold: Part) -> pl.LazyFrame:
     """Per root that was emitted or lost: sums and counts of its events, and its message."""
-    kind, description = pl.col("kind"), [*MESSAGE, "attempt", "batch", "replaces"]
-    columns = ["root_id", "kind", "ack_val", "outstanding", "turn", "events", "emitted_at", *description]
+    kind = pl.col("kind")
+    columns = ["root_id", "kind", "ack_val", "outstanding", "turn", "events", "emitted_at", *_EMISSION]
     starts = kind.is_in([Kind.INIT, Kind.RESET])  # of all events these alone start the time again
     pending = fold.pending.with_columns(kind=pl.lit(Kind.INIT), events=pl.lit(0, pl.Int64))
     events = fold.events.with_columns(
@@ -297,7 +295,7 @@ def _balances(fold: Part) -> pl.LazyFrame:
         rows.lazy()
         .with_row_index("row")
         .select(
-            pl.exclude("kind", "row", *description),
+            pl.exclude("kind", "row", *_EMISSION),
             inits=kind == Kind.INIT,
             fails=kind.is_in(FAILURES),
             rejected=kind == Kind.REJECT,
@@ -320,7 +318,7 @@ def _balances(fold: Part) -> pl.LazyFrame:
     )
     found = collect(sums)
     # A root that was emitted twice has described itself twice, and alike but for the time.
-    described = collect(rows.lazy().select(pl.col(description).gather(pl.lit(found["row"]))))
+    described = collect(rows.lazy().select(pl.col(_EMISSION).gather(pl.lit(found["row"]))))
     return pl.concat([found, described], how="horizontal").lazy()
 
 
@@ -380,22 +378,16 @@ def _followers(decided: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
     is_failed = pl.col("state").is_in([State.FAILED, State.TIMED_OUT]) & ~pl.col("superseded")
     failed = _delayed(collect(decided.filter(is_failed)), fold.retry).lazy()
     again = pl.col("delay").is_not_null() & ~pl.col("rejected")
-    return failed.select(
-        "root_id",
-        *MESSAGE,
+    return failed.with_columns(
         (pl.col("attempt") + again.cast(pl.Int32)).alias("attempt"),
         pl.when(again).then(pl.lit(State.RETRYING)).otherwise(pl.lit(State.DEAD_LETTER)).alias("state"),
         *(pl.when(again).then(0).otherwise(name).alias(name) for name in ("ack_val", "outstanding")),
-        "reason",
-        "component",
         *(pl.when(~again).then(name).alias(name) for name in ("batch", "turn", "joined")),
-        "replaces",
-        "emitted_at",
         pl.when(again).then(pl.lit(fold.now) + pl.duration(microseconds="delay")).alias("retry_at"),
         pl.when(~again).then(fold.now).alias("settled_at"),
         pl.lit(0).alias("events"),
         again.alias("live"),
-    )
+    ).drop("superseded", "rejected", "delay")
 
 
 def _delayed(failed: pl.DataFrame, retry: RetryPolicy) -> pl.DataFrame:
