@@ -9,7 +9,7 @@ taken whose messages have passed all branches.
 from collections.abc import Mapping, Sequence
 
 from acker.core.snapshot.journal import Journal
-from acker.core.store.schemas import component_of
+from acker.core.stream_names import component_of
 from acker.topology.topology import Topology
 
 Reach = dict[str, int]  # spout -> number of one of its batches

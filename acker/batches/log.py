@@ -19,18 +19,9 @@ from acker.core.store.checksums import batch_row, checksum_of_batch
 from acker.core.store.commits import ROWS_OF_A_FILE, Bounds, File, append_files, file_rows, write_files
 from acker.core.store.ids import Task, held_ids, tuple_ids
 from acker.core.store.parquet import collect, columns_of, file_name, scan
-from acker.core.store.schemas import (
-    EVENTS,
-    HELD,
-    SCHEMAS,
-    SPOUT_COLUMNS,
-    component_of,
-    edge,
-    of_stream,
-    stream,
-    stream_of,
-)
+from acker.core.store.schemas import EVENTS, HELD, SCHEMAS, SPOUT_COLUMNS, of_stream, stream
 from acker.core.store.tables import path_of
+from acker.core.stream_names import component_of, edge, stream_of
 from acker.core.tasks import CALLER, Tasks
 
 _EMITTED = pl.col("_kind").is_null()  # the row is a tuple, and no report on an input

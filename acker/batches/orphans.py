@@ -14,7 +14,7 @@ from acker.core.snapshot.inputs import Span, Spans
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.planned import Batch
 from acker.core.snapshot.streams import held_back
-from acker.core.store.schemas import component_of
+from acker.core.stream_names import component_of
 
 
 def fail_orphaned(run: Run, journal: Journal) -> Journal:

@@ -12,8 +12,9 @@ from acker.core.snapshot.inputs import PlanInput, Span, Spans
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.planned import Batch, BatchKind
 from acker.core.snapshot.streams import held_back, rows_by_batch
-from acker.core.store.schemas import BATCHES, LEDGER, component_of, stream
+from acker.core.store.schemas import BATCHES, LEDGER, stream
 from acker.core.store.tables import last_number
+from acker.core.stream_names import component_of
 
 
 def plan(run: Run, journal: Journal, component: str, kind: BatchKind, planned: PlanInput) -> Batch:

@@ -10,7 +10,7 @@ from acker.components.base import Component, Work, columns_of
 from acker.core.errors import BoltError
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.planned import Batch
-from acker.core.store.schemas import component_of
+from acker.core.stream_names import component_of
 
 
 def write(run: Run, journal: Journal, component: Component, batch: Batch) -> None:

@@ -21,7 +21,8 @@ from acker.core.quoting import sql_name
 from acker.core.reasons import Redaction
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.planned import Batch
-from acker.core.store.schemas import component_of, stream
+from acker.core.store.schemas import stream
+from acker.core.stream_names import component_of, parts_of, stream_name
 from acker.spark.reasons import kept
 from acker.spark.streams import CAST, append, stamped, tuples, user_columns
 from acker.spark.tags import tagged
@@ -145,7 +146,7 @@ class Component(Stream, ABC):
 
     def stream(self, name: str) -> Input:
         """One of the component's named streams."""
-        return Input(f"{self.name}.{name}", of=self)
+        return Input(stream_name(self.name, name), of=self)
 
     def columns(self, rows: DataFrame, further: str) -> list[str]:
         """The user's columns of one of its streams, whose table may hold other streams as well.
@@ -256,7 +257,7 @@ class Work:
 
         A component that never wrote has no stream to tell its columns; then the component itself tells them.
         """
-        component, _, further = name.partition(".")
+        component, further = parts_of(name)
         if self.journal.open(stream(name)) is not None:
             found = tuples(self.spark, self.journal, name, self.taken.get(name, []))
         else:
@@ -271,6 +272,6 @@ class Work:
 
 def columns_of(components: Mapping[str, Component], rows: DataFrame, name: str) -> list[str]:
     """The user's columns of a stream, also of a component that is gone."""
-    component, _, further = name.partition(".")
+    component, further = parts_of(name)
     found = components.get(component)
     return user_columns(rows) if found is None else found.columns(rows, further)

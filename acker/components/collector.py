@@ -20,6 +20,7 @@ from pyspark.sql import Row
 from acker.components.emitted import Form
 from acker.core import reasons
 from acker.core.reasons import LONGEST_TOLD
+from acker.core.stream_names import parts_of
 
 for _module in (reasons, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
@@ -97,7 +98,7 @@ class Tuple:
     ) -> None:
         self._values = values
         self._texts = texts
-        self._component, _, further = name.partition(".")
+        self._component, further = parts_of(name)
         self._stream = further or None
         self._held = held
         self._roots = roots  # none where it is not tracked

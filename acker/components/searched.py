@@ -21,7 +21,7 @@ from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.snapshot.inputs import Replay, Spans
 from acker.core.snapshot.planned import Batch
-from acker.core.store.schemas import component_of
+from acker.core.stream_names import component_of
 
 
 def found_in(

@@ -5,7 +5,8 @@ from acker.core.snapshot.kept import kept_rows
 from acker.core.snapshot.ledger import read_fold
 from acker.core.snapshot.refusals import recorded, refused_roots
 from acker.core.snapshot.trims import counted_trim, newest_trim
-from acker.core.store.schemas import LEDGER, component_of, stream
+from acker.core.store.schemas import LEDGER, stream
+from acker.core.stream_names import component_of
 from acker.operations.publish import former_streams
 from acker.targets.base import Evidence, Target
 from acker.targets.by_key import trimmed

@@ -7,7 +7,8 @@ from acker.core.fold.job import FoldRequest, run_fold
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.ledger import Fold, fold_counts
 from acker.core.snapshot.refusals import recorded
-from acker.core.store.schemas import EVENTS, component_of
+from acker.core.store.schemas import EVENTS
+from acker.core.stream_names import component_of
 from acker.operations.maintenance.compact import compact_if_many
 from acker.operations.notify import call_hooks
 from acker.operations.offsets import commit_offsets

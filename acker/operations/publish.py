@@ -25,8 +25,9 @@ from acker.core.snapshot.refusals import last_refusal, leaving, read_by_fold, re
 from acker.core.snapshot.settled import acked_batches, acked_in, logged_by_fold
 from acker.core.snapshot.streams import Rows, untracked
 from acker.core.store.identity import ids_of
-from acker.core.store.schemas import LEDGER, component_of, stream
+from acker.core.store.schemas import LEDGER, stream
 from acker.core.store.tables import files_of
+from acker.core.stream_names import component_of
 from acker.operations.contents import MOST_PASSED_OVER, folds_with_tuples
 from acker.operations.refuse import record_refused
 from acker.operations.taken_rows import note_taken

@@ -17,7 +17,8 @@ from acker.core.snapshot.ledger import settled_in
 from acker.core.snapshot.refusals import record_refusals, recorded, refused_by
 from acker.core.store.copies import delete_folder
 from acker.core.store.parquet import collect
-from acker.core.store.schemas import LEDGER, component_of
+from acker.core.store.schemas import LEDGER
+from acker.core.stream_names import component_of
 from acker.targets.base import Changes, position_of
 from acker.topology.topology import Publication
 

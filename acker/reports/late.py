@@ -16,8 +16,9 @@ from acker.core.snapshot.ledger import current_rows, live_counts, newest_of
 from acker.core.snapshot.logged import logged_at, unfolded_since
 from acker.core.snapshot.settled import first_folded_at
 from acker.core.store.parquet import collect
-from acker.core.store.schemas import ACKNOWLEDGEMENTS, LEDGER, component_of
+from acker.core.store.schemas import ACKNOWLEDGEMENTS, LEDGER
 from acker.core.store.tables import last_number
+from acker.core.stream_names import component_of
 from acker.operations.acknowledge import APP
 from acker.operations.approvals import TOGETHER, refused_since
 from acker.operations.fold import waiting_batches

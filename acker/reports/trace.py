@@ -19,9 +19,10 @@ from acker.core.snapshot.refusals import recorded, refusals
 from acker.core.snapshot.streams import Rows, held_back
 from acker.core.snapshot.trims import newest_trim
 from acker.core.store.parquet import collect, columns_of, scan
-from acker.core.store.schemas import EVENTS, LEDGER, component_of
+from acker.core.store.schemas import EVENTS, LEDGER
 from acker.core.store.store import Store
 from acker.core.store.tables import files_of
+from acker.core.stream_names import component_of
 from acker.targets.base import Publisher, position_of, published_at
 from acker.topology.topology import Topology
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acker.core.errors import TopologyError
+from acker.core.stream_names import component_of
 from acker.runtime.imports import search_current_folder
 from acker.runtime.settings import Settings
 
@@ -63,7 +64,7 @@ class Manifest:
 
     def published_by(self, component: str) -> list[str]:
         """The streams of a component that are published."""
-        return [stream for stream in self.tables if stream.partition(".")[0] == component]
+        return [stream for stream in self.tables if component_of(stream) == component]
 
 
 def manifest_of(topology: "Topology", doc: str = "") -> Manifest:

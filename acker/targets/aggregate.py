@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from acker.core.arguments import checked
 from acker.core.errors import BoltError, TopologyError
 from acker.core.quoting import sql_name
-from acker.core.store.schemas import component_of
 from acker.core.store.tables import open_table
+from acker.core.stream_names import component_of
 from acker.spark.delta import append, exact, read, schema_of
 from acker.targets.audit import KINDS
 from acker.targets.base import Changes, Evidence, Verdict

@@ -22,8 +22,9 @@ from acker.core.snapshot.snapshot import Snapshot
 from acker.core.snapshot.trims import Trim
 from acker.core.snapshot.verdict import Finding
 from acker.core.store.identity import Identity, identity_of
-from acker.core.store.schemas import LEDGER, component_of
+from acker.core.store.schemas import LEDGER
 from acker.core.store.tables import RECOVERY_HINT, last_number, open_table, path_of
+from acker.core.stream_names import component_of
 
 if TYPE_CHECKING:
     from acker.targets.by_key import ByKey

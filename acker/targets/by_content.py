@@ -16,7 +16,8 @@ from acker.core.snapshot.refusals import recorded, refused_roots
 from acker.core.snapshot.snapshot import Snapshot
 from acker.core.snapshot.trims import Trim
 from acker.core.snapshot.verdict import Finding
-from acker.core.store.schemas import LEDGER, component_of, stream
+from acker.core.store.schemas import LEDGER, stream
+from acker.core.stream_names import component_of
 from acker.targets.acked import Acked, is_gone, unacked
 from acker.targets.base import Evidence, Verdict
 from acker.targets.contents import Contents, Sum, padded, users

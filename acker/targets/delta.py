@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acker.core.errors import BoltError, StoreError
 from acker.core.quoting import sql_name
-from acker.core.store.schemas import component_of
 from acker.core.store.tables import UNREADABLE, last_number, open_table, query
+from acker.core.stream_names import component_of
 from acker.spark.delta import exact, with_nulls_of
 from acker.targets.base import Changes, Note, Publisher, Target
 from acker.targets.by_key import COUNT

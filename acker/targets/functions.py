@@ -17,7 +17,7 @@ from acker.core.arguments import checked
 from acker.core.errors import TopologyError
 from acker.core.names import did_you_mean
 from acker.core.quoting import sql_name
-from acker.core.store.schemas import component_of
+from acker.core.stream_names import component_of
 
 _EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
 

@@ -16,7 +16,7 @@ from acker.core.arguments import checked
 from acker.core.errors import StoreError, TopologyError
 from acker.core.quoting import sql_name
 from acker.core.store.identity import identity_of
-from acker.core.store.schemas import component_of
+from acker.core.stream_names import component_of
 from acker.kafka.cluster import Cluster
 from acker.kafka.connections import connection
 from acker.kafka.markers import MARKERS, Marker, app_of, create_markers, name_of, read_markers

@@ -20,8 +20,8 @@ from acker.core.errors import BoltError, StoreError
 from acker.core.quoting import sql_name
 from acker.core.reasons import LONGEST_TOLD
 from acker.core.store.identity import Identity
-from acker.core.store.schemas import component_of
 from acker.core.store.tables import open_table
+from acker.core.stream_names import component_of
 from acker.targets.base import NOTHING_REFUSED, Changes, Publisher, Target
 from acker.targets.rules import Rules
 

@@ -19,7 +19,8 @@ from pyspark.sql.types import StructField
 from acker.core.errors import BoltError
 from acker.core.events import Kind
 from acker.core.quoting import sql_name
-from acker.core.store.schemas import component_of, of_stream
+from acker.core.store.schemas import of_stream
+from acker.core.stream_names import component_of
 from acker.spark.delta import schema_of
 from acker.targets.folders import unwritable
 from acker.targets.lengths import too_long

@@ -18,7 +18,7 @@ from acker.components.emitted import batch_of
 from acker.components.spout import SpoutComponent
 from acker.components.values import ValueColumn
 from acker.core.errors import SettingsError
-from acker.core.store.schemas import component_of
+from acker.core.stream_names import component_of, further_of, stream_name
 from acker.spouts import History, Range
 
 Row = Mapping[str, Any]
@@ -149,7 +149,7 @@ class LiteralComponent(SpoutComponent):
         return frame.select("_root_id", *self._schema(further).names)
 
     def _schema(self, further: str) -> StructType:
-        return self.source.columns[f"{self.name}.{further}" if further else self.name]
+        return self.source.columns[stream_name(self.name, further)]
 
 
 def literal_components(
@@ -161,7 +161,7 @@ def literal_components(
         mine = [stream for stream in given if component_of(stream) == name]
         source = LiteralSpout({each: given[each] for each in mine}, {each: columns[each] for each in mine})
         source.check(spark)
-        further = tuple(each.partition(".")[2] for each in mine if each != name)
+        further = tuple(further_of(each) for each in mine if each != name)
         found.append(LiteralComponent(name, source=source, further=further))
     return found
 

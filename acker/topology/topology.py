@@ -30,7 +30,7 @@ from acker.core.paths import absolute, is_within
 from acker.core.reasons import Redaction
 from acker.core.retry import ExponentialBackoff, RetryPolicy
 from acker.core.snapshot.planned import Role
-from acker.core.store.schemas import component_of, edge
+from acker.core.stream_names import component_of, edge, parts_of, stream_name
 from acker.core.timeouts import DEFAULT_WINDOWS, Timeouts
 from acker.spouts import Spout
 from acker.targets.aggregate import DeltaAggregate
@@ -489,7 +489,7 @@ class Topology:
             name: the component's name.
 
         Returns:
-            The consumers, as `acker.core.store.schemas.edge` calls them.
+            The consumers, as `acker.core.stream_names.edge` calls them.
         """
         return tuple(
             edge(stream, bolt.name)
@@ -552,7 +552,7 @@ class Topology:
         streams = [
             stream
             for each in self.components.values()
-            for stream in (each.name, *(f"{each.name}.{further}" for further in each.streams))
+            for stream in (each.name, *(stream_name(each.name, further) for further in each.streams))
         ]
         return f"choose one of {', '.join(streams) or 'none'}.{did_you_mean(name, streams)}"
 
@@ -575,7 +575,7 @@ class Topology:
         return tuple(found)
 
     def _has_stream(self, name: str) -> bool:
-        component, _, further = name.partition(".")
+        component, further = parts_of(name)
         found = self.components.get(component)
         return found is not None and (not further or further in found.streams)
 

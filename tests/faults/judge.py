@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from acker.core.snapshot.ledger import newest_fold
-from acker.core.store.schemas import component_of, stream
+from acker.core.store.schemas import stream
 from acker.core.store.store import Store
 from acker.core.store.tables import open_table, query
+from acker.core.stream_names import component_of
 from acker.reports.audit import audit_report
 from acker.targets.aggregate import DeltaAggregate
 from acker.targets.append import DeltaAppend

@@ -1,7 +1,8 @@
 """The batches downstream of a message: those that can hold tuples of some emissions."""
 
 from acker.core.snapshot.journal import Journal
-from acker.core.store.schemas import LEDGER, component_of
+from acker.core.store.schemas import LEDGER
+from acker.core.stream_names import component_of
 
 
 def downstream_batches(journal: Journal, emissions: list[tuple[str, int]]) -> dict[str, list[int]]:

@@ -19,9 +19,10 @@ from acker.core.errors import StoreError
 from acker.core.snapshot.inputs import Spans
 from acker.core.snapshot.planned import Batch, BatchKind, Role, input_of
 from acker.core.snapshot.snapshot import Snapshot
-from acker.core.store.schemas import BATCHES, EVENTS, SCHEMAS, component_of, edge, ends
+from acker.core.store.schemas import BATCHES, EVENTS, SCHEMAS
 from acker.core.store.store import Store
 from acker.core.store.tables import RECOVERY_HINT, append_all, query, query_table
+from acker.core.stream_names import component_of, edge, ends
 
 _AT_ONCE = 10_000  # batches that are held as objects
 _LOOK_BACK = 100  # batches that are read at first by who looks for the newest ones

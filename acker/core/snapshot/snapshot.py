@@ -12,9 +12,10 @@ from functools import cached_property
 from deltalake import DeltaTable
 
 from acker.core.snapshot.ledger import Fold, newest_in
-from acker.core.store.schemas import BATCHES, EVENTS, LEDGER, component_of, stream
+from acker.core.store.schemas import BATCHES, EVENTS, LEDGER, stream
 from acker.core.store.store import Store
 from acker.core.store.tables import files_of, last_number
+from acker.core.stream_names import component_of
 
 
 class Snapshot:

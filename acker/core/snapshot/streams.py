@@ -11,8 +11,9 @@ from acker.core.events import State
 from acker.core.snapshot.ledger import live_rows
 from acker.core.snapshot.snapshot import Snapshot
 from acker.core.store.parquet import collect, scan
-from acker.core.store.schemas import HELD, component_of, is_tuple, stream
+from acker.core.store.schemas import HELD, is_tuple, stream
 from acker.core.store.tables import RECOVERY_HINT, arrow_table, files_of, path_of, query
+from acker.core.stream_names import component_of
 
 # The stream's column `_held`: where a tuple lies that a rich bolt holds back, since when, and who has it.
 PLACE: dict[str, pl.DataType] = {

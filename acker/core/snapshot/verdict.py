@@ -20,8 +20,9 @@ from acker.core.snapshot.ledger import current_rows, fold_counts, newest_of
 from acker.core.snapshot.refusals import unread_refusals
 from acker.core.snapshot.snapshot import Snapshot
 from acker.core.store.parquet import collect
-from acker.core.store.schemas import EVENTS, LEDGER, component_of, stream
+from acker.core.store.schemas import EVENTS, LEDGER, stream
 from acker.core.store.tables import query
+from acker.core.stream_names import component_of
 
 
 @dataclass(frozen=True)

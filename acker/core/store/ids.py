@@ -20,7 +20,7 @@ import polars as pl
 from xxhash import xxh64_intdigest
 
 from acker.core.messages import POSITION
-from acker.core.store.schemas import component_of, edge
+from acker.core.stream_names import component_of, edge
 
 # The constants of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
 _GAMMA = 0x9E3779B97F4A7C15

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from acker.core.stream_names import component_of, further_of
+
 BATCHES = "batches"
 EVENTS = "events"
 LEDGER = "ledger"
@@ -166,33 +168,11 @@ def stream(name: str) -> str:
     return f"streams/{component_of(name)}"
 
 
-def component_of(name: str) -> str:
-    """The component that emits a stream."""
-    return name.partition(".")[0]
-
-
-def edge(name: str, consumer: str) -> str:
-    """A consumer of a stream as `batches.edges` has it: its name, after `stream>` for a further stream."""
-    _, _, further = name.partition(".")
-    return f"{further}>{consumer}" if further else consumer
-
-
-def stream_of(edge: str) -> str | None:
-    """The further stream that an edge belongs to; None for the component's own stream."""
-    return edge.rpartition(">")[0] or None
-
-
-def ends(emitter: str, edge: str) -> tuple[str, str]:
-    """The stream and the consumer that an edge of a component connects."""
-    further, _, consumer = edge.rpartition(">")
-    return (f"{emitter}.{further}" if further else emitter), consumer
-
-
 def of_stream(name: str, columns: Collection[str]) -> str:
     """A SQL condition on the rows of a stream among those of its component, whose table has `columns`."""
     if "_stream" not in columns:
         return "true"
-    _, _, further = name.partition(".")
+    further = further_of(name)
     return f"_stream = '{further}'" if further else "_stream IS NULL"
 
 

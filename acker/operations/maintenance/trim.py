@@ -19,8 +19,9 @@ from acker.core.snapshot.refusals import check_read, refusals
 from acker.core.snapshot.settled import first_batches_needed
 from acker.core.snapshot.streams import held_back, untracked
 from acker.core.snapshot.trims import Trim, append_trim, counted_trim, newest_trim
-from acker.core.store.schemas import EVENTS, LEDGER, REFUSALS, component_of, stream
+from acker.core.store.schemas import EVENTS, LEDGER, REFUSALS, stream
 from acker.core.store.tables import files_of
+from acker.core.stream_names import component_of
 from acker.operations.maintenance.trimmed_rows import keep_sums_of_trimmed_rows
 from acker.operations.publish import former_streams, published_through
 from acker.targets.audit import acked_tuples

@@ -13,7 +13,8 @@ from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.kept import keep_rows, nothing_gone
 from acker.core.snapshot.ledger import read_fold
 from acker.core.snapshot.trims import Trim
-from acker.core.store.schemas import LEDGER, component_of, stream
+from acker.core.store.schemas import LEDGER, stream
+from acker.core.stream_names import component_of
 from acker.operations.publish import former_streams
 from acker.targets.base import published_fold
 from acker.targets.by_content import gone_rows
