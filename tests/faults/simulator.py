@@ -27,7 +27,7 @@ from tests.faults.judge import faults, newest_rows
 from tests.faults.random_runs import Action, SimulatedRun
 from tests.faults.shapes import Message, Shape, build, feed, published, wanted
 from tests.faults.worker import Order, Reply, Worker
-from tests.kit.histories import written
+from tests.kit.fold_steps import written
 from tests.kit.oracle import Ledger, fold
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

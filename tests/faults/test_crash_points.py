@@ -16,6 +16,7 @@ import pytest
 
 from acker.testing.session import SHORT_LIVED
 from tests.faults.calls import calls
+from tests.faults.crash_runs import CrashRun, Kill, Standing, crash_runs_of, end, go_through, judge
 from tests.faults.crash_scenarios import SCENARIOS
 from tests.faults.crashes import (
     HOW,
@@ -31,7 +32,6 @@ from tests.faults.crashes import (
     recorded_points,
     write_down,
 )
-from tests.faults.plays import Kill, Play, Standing, end, judge, play_through, plays_of
 from tests.faults.side_by_side import SideBySide
 from tests.faults.worker import session
 from tests.kit.broker import running_broker
@@ -39,7 +39,7 @@ from tests.kit.tiers import runs_extended
 from tests.kit.waiting import wait_for
 
 KIND = "crash points"
-TOGETHER = 12  # plays on a server that is killed
+TOGETHER = 12  # runs on a server that is killed
 AT_ONCE = 2
 
 # Calls that only look like effects, and effects that are no part of a run.
@@ -163,52 +163,52 @@ def kit(
 
 
 @pytest.fixture(scope="module")
-def plays(asked) -> dict[Kill, Play]:
-    """The play of each kill that is asked for."""
+def runs(asked) -> dict[Kill, CrashRun]:
+    """The run of each kill that is asked for."""
     asked_for = [each["kill"] for each in asked if "kill" in each]
     by_victim = [[kill for kill in asked_for if kill.victim == victim] for victim in ("client", "server")]
-    return {kill: play for kills in by_victim for play in plays_of(kills) for kill in play}
+    return {kill: run for kills in by_victim for run in crash_runs_of(kills) for kill in run}
 
 
 @contextlib.contextmanager
-def naming(play: Play) -> Iterator[None]:
+def naming(run: CrashRun) -> Iterator[None]:
     """Whatever goes wrong names the kills that go together."""
     try:
         yield
     except Exception as error:
-        raise AssertionError(f"The play of {', '.join(map(str, play))}: {error}") from error
+        raise AssertionError(f"The run of {', '.join(map(str, run))}: {error}") from error
 
 
 class OneServer:
-    """Plays on a server of their own that is killed. It takes seconds to start, so several share it."""
+    """Runs on a server of their own that is killed. It takes seconds to start, so several share it."""
 
-    def __init__(self, kit: Kit, own: OwnServer, plays: Iterable[Play]) -> None:
+    def __init__(self, kit: Kit, own: OwnServer, runs: Iterable[CrashRun]) -> None:
         self.kit = kit
         self.own = own
-        self.left = sorted(plays, key=len)  # so that those which share it have about as many kills
-        self.ends: dict[Play, BaseException | None] = {}
+        self.left = sorted(runs, key=len)  # so that those which share it have about as many kills
+        self.ends: dict[CrashRun, BaseException | None] = {}
         self.turns = itertools.count()
 
-    def end(self, play: Play) -> None:
-        """Raise what a play has raised."""
-        while play not in self.ends:
+    def end(self, run: CrashRun) -> None:
+        """Raise what a run has raised."""
+        while run not in self.ends:
             together = [self.left.pop() for _ in range(min(TOGETHER, len(self.left)))]
-            self.ends |= dict.fromkeys(together, AssertionError("a play that shares its server broke off"))
-            self._play(together)
-        if error := self.ends[play]:
+            self.ends |= dict.fromkeys(together, AssertionError("a run that shares its server broke off"))
+            self._go(together)
+        if error := self.ends[run]:
             raise error
 
-    def _play(self, together: list[Play]) -> None:
-        under_way = {play: play_through(self.kit, play, lambda: self.own.url) for play in together}
+    def _go(self, together: list[CrashRun]) -> None:
+        under_way = {run: go_through(self.kit, run, lambda: self.own.url) for run in together}
         with ThreadPoolExecutor(AT_ONCE) as pool:
             while under_way:
-                steps = {play: pool.submit(next, each, None) for play, each in under_way.items()}
-                for play, step in steps.items():
+                steps = {run: pool.submit(next, each, None) for run, each in under_way.items()}
+                for run, step in steps.items():
                     if step.exception() or step.result() is None:  # that is where it ends
-                        self.ends[play] = step.exception()
-                        del under_way[play]
+                        self.ends[run] = step.exception()
+                        del under_way[run]
                 if under_way:
-                    self._kill([steps[play].result() for play in under_way])
+                    self._kill([steps[run].result() for run in under_way])
 
     def _kill(self, standing: list[Standing]) -> None:
         # Of those that are killed within, one is at the moment, by turns, the others anywhere in theirs.
@@ -229,21 +229,21 @@ class OneServer:
 
 
 @pytest.fixture(scope="module")
-def one_server(plays, kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneServer]:
+def one_server(runs, kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneServer]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SHORT_LIVED.items():
             patch.setenv(name, value)
         own = OwnServer(tmp_path_factory.mktemp("own"))
         try:
-            yield OneServer(kit, own, {play for play in plays.values() if play[0].victim == "server"})
+            yield OneServer(kit, own, {run for run in runs.values() if run[0].victim == "server"})
         finally:
             own.stop()
 
 
 @pytest.mark.parametrize("kill", kills("server"))
-def test_a_server_that_is_killed_leaves_nothing_undone(kill: Kill, plays, one_server: OneServer):
-    with naming(plays[kill]):
-        one_server.end(plays[kill])
+def test_a_server_that_is_killed_leaves_nothing_undone(kill: Kill, runs, one_server: OneServer):
+    with naming(runs[kill]):
+        one_server.end(runs[kill])
 
 
 def scenarios() -> Iterator[Any]:
@@ -279,25 +279,27 @@ def test_every_call_that_may_change_a_table_is_a_point_of_some_run(kit: Kit):
 
 
 @pytest.fixture(scope="module")
-def under_way(plays, kit: Kit) -> Iterator[SideBySide[Play, None]]:
-    """All plays in which clients are killed."""
+def under_way(runs, kit: Kit) -> Iterator[SideBySide[CrashRun, None]]:
+    """All runs in which clients are killed."""
 
-    def kill_clients(play: Play) -> None:
-        for standing in play_through(kit, play, lambda: kit.remote, lambda kill: ends.add((kill,))):
+    def kill_clients(run: CrashRun) -> None:
+        for standing in go_through(kit, run, lambda: kit.remote, lambda kill: ends.add((kill,))):
             standing.go_on()
             standing.child.kill()
 
-    wanted = {play: None for play in plays.values() if play[0].victim == "client"}
+    wanted = {run: None for run in runs.values() if run[0].victim == "client"}
     ends = SideBySide(AT_ONCE, kill_clients, wanted)
     yield ends
     ends.stop()
 
 
 @pytest.mark.parametrize("kill", [*kills("client"), *kills_with_others_first(), *kills_of_the_ackers_tasks()])
-def test_a_process_that_is_killed_leaves_nothing_undone(kill: Kill, plays, under_way: SideBySide[Play, None]):
-    with naming(plays[kill]):
-        under_way.end(plays[kill])
-    if (kill,) in under_way:  # what the play had missed
+def test_a_process_that_is_killed_leaves_nothing_undone(
+    kill: Kill, runs, under_way: SideBySide[CrashRun, None]
+):
+    with naming(runs[kill]):
+        under_way.end(runs[kill])
+    if (kill,) in under_way:  # what the run had missed
         with naming((kill,)):
             under_way.end((kill,))
 

@@ -30,7 +30,7 @@ STEPS = ("fold", "publish")
 
 
 @dataclass(frozen=True)
-class Case:
+class Damage:
     """One damage.
 
     Args:
@@ -212,7 +212,7 @@ def case(
     way_out: Callable[[Damaged, str], None] | None = None,
     tier: str = "thorough",
 ) -> object:
-    found = Case(table, lambda place: damage(place, table), stops, way_out)
+    found = Damage(table, lambda place: damage(place, table), stops, way_out)
     marks = [getattr(pytest.mark, tier)] if tier else []
     return pytest.param(found, id=f"{table.rpartition('/')[2]} {what}", marks=marks)
 

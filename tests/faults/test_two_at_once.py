@@ -105,7 +105,7 @@ REFUSED = 5  # the key
 
 
 @dataclass(frozen=True)
-class Case:
+class AtOnce:
     pair: str
     shape: str
     offset: float  # by how much the second begins later
@@ -126,7 +126,7 @@ def cases() -> Iterator[object]:
                 often = is_one and number % 5 == 0
                 marks = [] if often else [pytest.mark.thorough]
                 marks += [pytest.mark.extended] if number else []
-                case = Case(pair, shape, offset)
+                case = AtOnce(pair, shape, offset)
                 yield pytest.param(case, marks=marks, id=str(case))
 
 
@@ -136,10 +136,10 @@ def simulated(shape: Shape) -> SimulatedRun:
     return SimulatedRun(0, shape, messages, acked=set(messages))
 
 
-class Cases:
-    """Cases, each on a copy of a prepared store."""
+class AllAtOnce:
+    """AllAtOnce, each on a copy of a prepared store."""
 
-    def __init__(self, items: list[Case], crew: Crew, folder: Path, empty_store: Path) -> None:
+    def __init__(self, items: list[AtOnce], crew: Crew, folder: Path, empty_store: Path) -> None:
         self.crew = crew
         self.folder = folder
         self.empty_store = empty_store
@@ -170,7 +170,7 @@ class Cases:
     def _keep(self, name: str, stage: str) -> None:
         shutil.copytree(self.folder / name, self.folder / f"{name} {stage}")
 
-    def make(self, case: Case) -> str:
+    def make(self, case: AtOnce) -> str:
         """What is wrong with the end of a case."""
         first, second, stage = PAIRS[case.pair]
         folder = self.folder / str(case)
@@ -242,10 +242,10 @@ def _emitted_too_often(store: Store, attempts: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def made(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[Case, str]]:
+def made(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[AtOnce, str]]:
     """All cases that are asked for, under way, and what is wrong with the end of each."""
     wanted = [each["case"] for each in asked]
-    maker = Cases(wanted, crew, tmp_path_factory.mktemp("cases"), empty_store)
+    maker = AllAtOnce(wanted, crew, tmp_path_factory.mktemp("cases"), empty_store)
     found = SideBySide(AT_ONCE, maker.make, wanted)
     yield found
     crew.end()  # so that a run which is interrupted waits for no case's end
@@ -253,6 +253,6 @@ def made(asked, crew, empty_store, tmp_path_factory) -> Iterator[SideBySide[Case
 
 
 @pytest.mark.parametrize("case", list(cases()))
-def test_two_at_once_do_nothing_twice(case: Case, made: SideBySide[Case, str]):
+def test_two_at_once_do_nothing_twice(case: AtOnce, made: SideBySide[AtOnce, str]):
     wrong = made.end(case)
     assert not wrong, wrong

@@ -1,10 +1,10 @@
-"""Small named histories: each is a rule of the acker, or a fault that it must see."""
+"""Small named scenarios: each is a rule of the acker, or a fault that it must see."""
 
 from datetime import timedelta
 
 from acker.core.retry import ExponentialBackoff
 from acker.core.timeouts import Timeouts
-from tests.kit.histories import (
+from tests.kit.fold_steps import (
     A,
     B,
     C,

@@ -28,7 +28,7 @@ BATCH = "tests/spark/test_batch.py::"
 BRANCHES = "tests/store/test_branches.py::"
 CHANGES = "tests/store/test_changes.py::"
 CYCLES = "tests/store/test_cycles.py::"
-FEW = "tests/spark/test_few.py::"
+FEW = "tests/spark/test_local_reads.py::"
 HEALTH = "tests/store/test_health.py::"
 NEWS = "tests/unit/test_news.py::"
 HOLDS = "tests/spark/test_holds.py::"
@@ -436,21 +436,21 @@ MUTANTS = (
         "acker/core/fold/decide.py",
         'pl.any_horizontal(pl.col("has_events", "has_arrived",',
         'pl.any_horizontal(pl.col("has_arrived",',
-        ("tests/unit/test_fold.py::test_a_random_history_goes_in_frames_as_in_the_oracle",),
+        ("tests/unit/test_fold.py::test_a_random_scenario_goes_in_frames_as_in_the_oracle",),
     ),
     Mutant(
         "a fold takes over the file of an attempt that another one succeeds",
         "acker/core/fold/decide.py",
         'pl.any_horizontal(pl.col("has_events", "has_arrived",',
         'pl.any_horizontal(pl.col("has_events",',
-        ("tests/unit/test_fold.py::test_a_random_history_goes_in_frames_as_in_the_oracle",),
+        ("tests/unit/test_fold.py::test_a_random_scenario_goes_in_frames_as_in_the_oracle",),
     ),
     Mutant(
         "a fold takes over the file of a root that is too old",
         "acker/core/fold/decide.py",
         "        | (is_pending & _expired(fold))\n",
         "",
-        ("tests/unit/test_fold.py::test_a_random_history_goes_in_frames_as_in_the_oracle",),
+        ("tests/unit/test_fold.py::test_a_random_scenario_goes_in_frames_as_in_the_oracle",),
     ),
     Mutant(
         "what has settled lies where a compaction deletes it",

@@ -1,4 +1,4 @@
-"""The fold of frames against the plain acker: every history must give the same rows in both."""
+"""The fold of frames against the plain acker: every scenario must give the same rows in both."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,9 +15,9 @@ from acker.core.store.ids import tasks
 from acker.core.store.parquet import columns_of
 from acker.core.store.schemas import EVENTS, LEDGER
 from acker.core.timeouts import Turn
-from tests.kit.histories import Scenario, Step, ledgers, written
+from tests.kit.fold_steps import Scenario, Step, ledgers, written
 from tests.kit.oracle import Ledger
-from tests.kit.random_histories import histories
+from tests.kit.random_scenarios import random_scenarios
 from tests.kit.scenarios import SCENARIOS
 
 COLUMNS = [column.name for column in fields(LedgerRow)]
@@ -28,32 +28,32 @@ def test_a_scenario_goes_in_frames_as_in_the_oracle(scenario: Scenario) -> None:
     agree(scenario)
 
 
-@given(histories())
-def test_a_random_history_goes_in_frames_as_in_the_oracle(history: Scenario) -> None:
-    agree(history)
+@given(random_scenarios())
+def test_a_random_scenario_goes_in_frames_as_in_the_oracle(scenario: Scenario) -> None:
+    agree(scenario)
 
 
-def agree(history: Scenario) -> None:
-    """Take both ackers through a history, the frames on the rows that they left live themselves.
+def agree(scenario: Scenario) -> None:
+    """Take both ackers through a scenario, the frames on the rows that they left live themselves.
 
     Each step is folded in one pass over all live rows, and by turns in one or two over those that may change.
     """
     before, live = Ledger(), ()
-    for number, (step, after) in enumerate(zip(history.steps, ledgers(history), strict=True)):
+    for number, (step, after) in enumerate(zip(scenario.steps, ledgers(scenario), strict=True)):
         passes = 1 + number % 2
         assert after.turn is not None
-        late, rows = fold(history, step, after.turn, live, before.settled)
+        late, rows = fold(scenario, step, after.turn, live, before.settled)
         assert Counter(rows) == Counter(written(before, after))
-        stay = unchanged(history, step, after.turn, live, before.settled, passes)
+        stay = unchanged(scenario, step, after.turn, live, before.settled, passes)
         changed = [row for row in live if row not in stay]
-        _, again = fold(history, step, after.turn, changed, before.settled, passes)
+        _, again = fold(scenario, step, after.turn, changed, before.settled, passes)
         assert Counter(again + stay) == Counter(rows)
         assert late == after.late
         before, live = after, tuple(row for row in rows if row.state in LIVE)
 
 
 def fold(
-    history: Scenario,
+    scenario: Scenario,
     step: Step,
     turn: Turn,
     live: Sequence[LedgerRow],
@@ -61,12 +61,12 @@ def fold(
     passes: int = 1,
 ) -> tuple[int, list[LedgerRow]]:
     """One fold as the job runs it: the late events, and the rows."""
-    found = pl.concat(folded(given(history, step, turn, live, settled), passes), how="diagonal")
+    found = pl.concat(folded(given(scenario, step, turn, live, settled), passes), how="diagonal")
     return len(step.events) - found["events"].sum(), records(found)
 
 
 def unchanged(
-    history: Scenario,
+    scenario: Scenario,
     step: Step,
     turn: Turn,
     live: Sequence[LedgerRow],
@@ -74,7 +74,7 @@ def unchanged(
     passes: int,
 ) -> list[LedgerRow]:
     """The live rows of which a fold takes for granted that it would write them again as they are."""
-    found = given(history, step, turn, live, settled)
+    found = given(scenario, step, turn, live, settled)
     joined = joined_roots(found)
     marks = [with_dirty(found.live, found, joined, task) for task in tasks(passes)]
     rows = pl.concat(marks).filter(~pl.col("dirty"))
@@ -82,7 +82,7 @@ def unchanged(
 
 
 def given(
-    history: Scenario, step: Step, turn: Turn, live: Sequence[LedgerRow], settled: Sequence[LedgerRow]
+    scenario: Scenario, step: Step, turn: Turn, live: Sequence[LedgerRow], settled: Sequence[LedgerRow]
 ) -> FoldInput:
     """What a fold of a step reads."""
     return FoldInput(
@@ -92,9 +92,9 @@ def given(
         waiting=pl.LazyFrame({"root_id": list(step.waiting)}, {"root_id": pl.Int64}),
         held=pl.LazyFrame(list(step.held), HOLDERS, orient="row"),
         spouts=step.spouts,
-        retry=history.retry,
+        retry=scenario.retry,
         turn=turn,
-        timeouts=history.timeouts,
+        timeouts=scenario.timeouts,
         now=step.now,
     )
 

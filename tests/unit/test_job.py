@@ -32,7 +32,7 @@ from acker.core.store.schemas import EVENTS, LEDGER
 from acker.core.store.store import Store
 from acker.core.store.tables import append_rows, files_of, query
 from acker.core.tasks import Caller, Tasks
-from tests.kit.histories import (
+from tests.kit.fold_steps import (
     RETRY,
     SOURCE,
     START,

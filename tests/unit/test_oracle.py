@@ -14,7 +14,7 @@ from acker.core.events import Event, Kind, LedgerRow, State
 from acker.core.messages import MessageId, message_of
 from acker.core.retry import ExponentialBackoff
 from acker.core.timeouts import Timeouts, Turn
-from tests.kit.histories import (
+from tests.kit.fold_steps import (
     SOURCE,
     START,
     A,
@@ -33,7 +33,7 @@ from tests.kit.histories import (
     written,
 )
 from tests.kit.oracle import Ledger, fold
-from tests.kit.random_histories import emission, histories, tree
+from tests.kit.random_scenarios import emission, random_scenarios, tree
 from tests.kit.scenarios import SCENARIOS
 
 MINUTE = timedelta(minutes=1)
@@ -47,10 +47,10 @@ def states(rows: tuple[LedgerRow, ...]) -> tuple[tuple[int, int, str], ...]:
     return tuple((row.source_offset, row.attempt, row.state.value) for row in rows)
 
 
-def moments(history: Scenario) -> list[tuple[Ledger, Ledger, tuple[Event, ...]]]:
+def moments(scenario: Scenario) -> list[tuple[Ledger, Ledger, tuple[Event, ...]]]:
     """The ledger before each fold, the ledger after it, and the fold's events."""
-    found = ledgers(history)
-    return list(zip([Ledger(), *found], found, [step.events for step in history.steps], strict=False))
+    found = ledgers(scenario)
+    return list(zip([Ledger(), *found], found, [step.events for step in scenario.steps], strict=False))
 
 
 def proof(events: list[Event]) -> tuple[int, int, int, int]:
@@ -204,20 +204,20 @@ def test_rows_are_ordered_by_message_and_attempt() -> None:
     assert states(found.live) == ((2, 1, "pending"), (9, 2, "pending"), (10, 1, "pending"))
 
 
-@given(histories())
-def test_a_root_is_acked_only_with_every_proof(history: Scenario) -> None:
+@given(random_scenarios())
+def test_a_root_is_acked_only_with_every_proof(scenario: Scenario) -> None:
     seen: list[Event] = []
-    for past, ledger, events in moments(history):
+    for past, ledger, events in moments(scenario):
         seen += events
         acked = {r.root_id for r in written(past, ledger) if r.state == State.ACKED}
         proofs = {root_id: proof([e for e in seen if e.root_id == root_id]) for root_id in acked}
         assert proofs == dict.fromkeys(acked, (1, 0, 0, 0))
 
 
-@given(histories())
-def test_every_message_has_one_newest_row(history: Scenario) -> None:
+@given(random_scenarios())
+def test_every_message_has_one_newest_row(scenario: Scenario) -> None:
     emitted: set[MessageId] = set()
-    for _, ledger, events in moments(history):
+    for _, ledger, events in moments(scenario):
         emitted |= {message_of(vars(e)) for e in events if e.kind in (Kind.INIT, Kind.LOST)}
         rows = ledger.live + ledger.settled
         last = {r.message: max(other.attempt for other in rows if other.message == r.message) for r in rows}
@@ -225,55 +225,55 @@ def test_every_message_has_one_newest_row(history: Scenario) -> None:
         assert Counter(r.message for r in newest) == dict.fromkeys(emitted, 1)
 
 
-@given(histories())
-def test_an_attempt_settles_once(history: Scenario) -> None:
-    settled = [r for r in ledgers(history)[-1].settled if r.state != State.DEAD_LETTER]
+@given(random_scenarios())
+def test_an_attempt_settles_once(scenario: Scenario) -> None:
+    settled = [r for r in ledgers(scenario)[-1].settled if r.state != State.DEAD_LETTER]
     times = Counter((r.root_id, r.attempt) for r in settled)
     assert times == dict.fromkeys(times, 1)
 
 
-@given(histories())
-def test_a_pending_root_is_pending_or_settled_after_the_next_fold(history: Scenario) -> None:
-    for past, ledger, events in moments(history):
+@given(random_scenarios())
+def test_a_pending_root_is_pending_or_settled_after_the_next_fold(scenario: Scenario) -> None:
+    for past, ledger, events in moments(scenario):
         inits = {e.root_id for e in events if e.kind == Kind.INIT}
         before = inits | {r.root_id for r in past.live if r.state == State.PENDING}
         outcomes = [r.root_id for r in written(past, ledger) if r.state in ATTEMPT]
         assert Counter(outcomes) == dict.fromkeys(before, 1)
 
 
-@given(histories())
-def test_a_retrying_message_waits_until_a_later_row_takes_its_place(history: Scenario) -> None:
-    for past, ledger, _ in moments(history):
+@given(random_scenarios())
+def test_a_retrying_message_waits_until_a_later_row_takes_its_place(scenario: Scenario) -> None:
+    for past, ledger, _ in moments(scenario):
         now = written(past, ledger)
         for waiting in (r for r in past.live if r.state == State.RETRYING):
             later = [r for r in now if r.message == waiting.message and r.attempt >= waiting.attempt]
             assert waiting in later or {r.state for r in later} - {State.RETRYING}
 
 
-@given(histories())
-def test_settled_rows_stay_as_they_are(history: Scenario) -> None:
-    for past, ledger, _ in moments(history):
+@given(random_scenarios())
+def test_settled_rows_stay_as_they_are(scenario: Scenario) -> None:
+    for past, ledger, _ in moments(scenario):
         assert ledger.settled[: len(past.settled)] == past.settled
 
 
-@given(histories())
-def test_every_failed_attempt_is_followed_by_a_row_of_its_message(history: Scenario) -> None:
-    for past, ledger, _ in moments(history):
+@given(random_scenarios())
+def test_every_failed_attempt_is_followed_by_a_row_of_its_message(scenario: Scenario) -> None:
+    for past, ledger, _ in moments(scenario):
         now = written(past, ledger)
         failed = {(r.message, r.root_id) for r in now if r.state in HISTORY and not superseded(r)}
         followed = {(r.message, r.root_id) for r in now if r.state in FOLLOWING and r not in past.live}
         assert failed <= followed
 
 
-@given(histories(), st.randoms(use_true_random=False))
-def test_the_order_of_events_within_a_fold_makes_no_difference(history: Scenario, rng: Random) -> None:
-    shuffled = [replace(s, events=tuple(rng.sample(s.events, len(s.events)))) for s in history.steps]
-    assert ledgers(replace(history, steps=tuple(shuffled))) == ledgers(history)
+@given(random_scenarios(), st.randoms(use_true_random=False))
+def test_the_order_of_events_within_a_fold_makes_no_difference(scenario: Scenario, rng: Random) -> None:
+    shuffled = [replace(s, events=tuple(rng.sample(s.events, len(s.events)))) for s in scenario.steps]
+    assert ledgers(replace(scenario, steps=tuple(shuffled))) == ledgers(scenario)
 
 
-@given(histories())
-def test_late_events_are_those_of_roots_that_are_neither_new_nor_in_flight(history: Scenario) -> None:
-    for past, ledger, events in moments(history):
+@given(random_scenarios())
+def test_late_events_are_those_of_roots_that_are_neither_new_nor_in_flight(scenario: Scenario) -> None:
+    for past, ledger, events in moments(scenario):
         known = {r.root_id for r in past.live if r.state == State.PENDING}
         known |= {e.root_id for e in events if e.kind in (Kind.INIT, Kind.LOST)}
         assert ledger.late == len([e for e in events if e.root_id not in known])

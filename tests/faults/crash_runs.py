@@ -1,4 +1,4 @@
-"""Plays: runs of a scenario in which several tasks are killed, and what they must come to."""
+"""Crash runs: runs of a scenario in which several tasks are killed, and what they must come to."""
 
 import functools
 import itertools
@@ -47,16 +47,16 @@ class Kill:
         return "-".join([str(self.point), self.moment, self.victim, *further])
 
 
-Play = tuple[Kill, ...]  # of one scenario, each in another task, in the order of the tasks
+CrashRun = tuple[Kill, ...]  # of one scenario, each in another task, in the order of the tasks
 
 
-def plays_of(kills: Iterable[Kill]) -> list[Play]:
-    """As few plays as hold all kills, of each task one. Those with others first have plays of their own.
+def crash_runs_of(kills: Iterable[Kill]) -> list[CrashRun]:
+    """As few runs as hold all kills, of each task one. Those with others first have runs of their own.
 
-    Kills are dealt out like cards. So a play has few kills of tasks that follow each other, of which the
+    Kills are dealt out like cards. So a run has few kills of tasks that follow each other, of which the
     first may take away the point of the second, as others who publish do.
     """
-    found: list[Play] = []
+    found: list[CrashRun] = []
     by_task = defaultdict[tuple[str, bool, bool], defaultdict[str, list[Kill]]](lambda: defaultdict(list))
     for kill in kills:
         kind = (kill.point.scenario, kill.others_first, kill.by_tasks)
@@ -82,8 +82,8 @@ class Standing:
         go_until(self.child, self.folder, self.effect, self.kill.moment)
 
 
-def play_through(
-    kit: Kit, play: Play, remote: Callable[[], str], on_missed: Callable[[Kill], None] | None = None
+def go_through(
+    kit: Kit, run: CrashRun, remote: Callable[[], str], on_missed: Callable[[Kill], None] | None = None
 ) -> Iterator[Standing]:
     """Run a scenario from the first task that is killed to its end, and judge that.
 
@@ -99,13 +99,13 @@ def play_through(
     Raises:
         AssertionError: the end is not that of the undisturbed run, or what is killed was not reached.
     """
-    found = kit.recording(play[0].point.scenario)
-    kills = {kill.point.task: kill for kill in play}
+    found = kit.recording(run[0].point.scenario)
+    kills = {kill.point.task: kill for kill in run}
     if found.scenario.is_on_kafka:
         first, folder = 0, kit.folder_for(found.name)
         found.scenario.tasks[0].world(folder)
     else:
-        first = found.number(play[0].point.task)
+        first = found.number(run[0].point.task)
         folder = kit.copy(found.starts[first])
     settled: set[str] = set()
     spark = session(remote())
@@ -120,7 +120,7 @@ def play_through(
                 spark.stop()  # or else PySpark would go on to ask the thread's active session
             effect = reach(child, kill.point)
             if effect is None:
-                assert on_missed and kill.others_first and kill != play[0], f"{kill.point} is no more: {HOW}"
+                assert on_missed and kill.others_first and kill != run[0], f"{kill.point} is no more: {HOW}"
                 on_missed(kill)
             else:
                 yield Standing(kill, child, folder, effect)

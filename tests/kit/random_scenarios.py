@@ -1,4 +1,4 @@
-"""Random histories from seeds: the trees of some messages, spread over folds, with faults."""
+"""Random scenarios from seeds: the trees of some messages, spread over folds, with faults."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,13 +14,13 @@ from acker.core.events import Event, Kind, State
 from acker.core.retry import ExponentialBackoff
 from acker.core.store.ids import BUCKETS, hash64
 from acker.core.timeouts import Timeouts
-from tests.kit.histories import PARTITION, SOURCE, START, Particular, Scenario, Step, fold_step
+from tests.kit.fold_steps import PARTITION, SOURCE, START, Particular, Scenario, Step, fold_step
 from tests.kit.oracle import Ledger
 
 
-def histories() -> st.SearchStrategy[Scenario]:
-    """Random histories, named by their seeds."""
-    return st.integers(0, 2**32 - 1).map(random_history)
+def random_scenarios() -> st.SearchStrategy[Scenario]:
+    """Random scenarios, named by their seeds."""
+    return st.integers(0, 2**32 - 1).map(random_scenario)
 
 
 BOLTS = ("split", "words", "pair", "count")  # tuples go from left to right, and may skip bolts
@@ -34,8 +34,8 @@ REPLAYED = {  # how likely the next attempt of a message is to come, by the stat
 }
 
 
-def random_history(seed: int) -> Scenario:
-    """A history under random settings whose folds come at random times, sometimes late."""
+def random_scenario(seed: int) -> Scenario:
+    """A scenario under random settings whose folds come at random times, sometimes late."""
     rng = Random(seed)
     length = timedelta(minutes=10)
     lasting = Timeouts(length, windows=rng.choice([1, 2]), hard_timeout=rng.choice([None, 2 * length]))
@@ -44,10 +44,10 @@ def random_history(seed: int) -> Scenario:
     retry = rng.choice([backoff, backoff, Particular()])
     minutes = [rng.choice([-15, -5, 0, 5, 10, 10, 20, 40]) for _ in range(rng.randint(3, 11))]
     clock = [START + timedelta(minutes=past) for past in accumulate(minutes)]
-    return _history(rng, Scenario(f"seed {seed}", (), timeouts, retry), clock)
+    return _with_steps(rng, Scenario(f"seed {seed}", (), timeouts, retry), clock)
 
 
-def _history(rng: Random, scenario: Scenario, clock: Iterable[datetime]) -> Scenario:
+def _with_steps(rng: Random, scenario: Scenario, clock: Iterable[datetime]) -> Scenario:
     """The scenario with the trees of some messages, spread over its folds, with faults.
 
     An init is folded no later than its root's other events, which is all that the pipeline promises of
@@ -139,8 +139,8 @@ def _split(rng: Random, events: Sequence[Event]) -> tuple[list[Event], list[Even
 
 def _emissions(rng: Random, ledger: Ledger, batch: int, spouts: Sequence[str], now: datetime) -> list[Event]:
     """Inits and lost events of a few new messages and of some replays."""
-    history = (State.FAILED, State.TIMED_OUT)
-    rows = [row for row in ledger.settled + ledger.live if row.state not in history]
+    ended = (State.FAILED, State.TIMED_OUT)
+    rows = [row for row in ledger.settled + ledger.live if row.state not in ended]
     newest = {row.message: row for row in sorted(rows, key=lambda r: r.attempt)}
     events = [
         emission(rng, rng.choice(spouts), 10 * batch + n, 1, batch, now) for n in range(rng.randrange(3))

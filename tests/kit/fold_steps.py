@@ -1,6 +1,6 @@
 """Histories that the acker must judge alike wherever it runs, and what they are made of.
 
-A history is data, one step per fold, so the plain acker and the fold of frames take the very same input.
+A scenario is data, one step per fold, so the plain acker and the fold of frames take the very same input.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,14 +50,14 @@ class Step:
     held: tuple[tuple[int, str], ...] = ()  # root and rich bolt
     spouts: tuple[str, ...] = (SOURCE,)
     # (source_offset, attempt, state) of each row that the fold writes: those live after it, and those
-    # that it settles. Random histories state nothing.
+    # that it settles. Random scenarios state nothing.
     rows: tuple[tuple[int, int, str], ...] = ()
     late: int = 0
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A named history and the settings that it runs under."""
+    """A named scenario and the settings that it runs under."""
 
     name: str
     steps: tuple[Step, ...]
