@@ -1,4 +1,6 @@
-"""The work of a scheduler's tasks: one step of a topology each, on a Spark session that is given to them.
+"""The work of a scheduler's tasks: one step of a topology each.
+
+`open_run` opens the topology's run, with a Spark session that is given or made. The steps take the run.
 
 Each step resumes the work that an earlier call left, so a task may be retried, cleared, killed or run twice.
 A step returns counts, which are empty where there was nothing to do.

@@ -30,8 +30,7 @@ from acker.core.store.schemas import SPOUT_COLUMNS, stream
 from acker.spark.columns import root_id
 from acker.spark.streams import CountDiffers, user_columns
 from acker.spouts import History, NamesGone, ReadsLocally, Spout
-from acker.spouts.base import REPORTED, CountsMessages, PassesOver, check_reserved
-from acker.spouts.files.local_reads import MOST_MESSAGES
+from acker.spouts.base import MOST_MESSAGES, REPORTED, CountsMessages, PassesOver, check_reserved
 
 GONE = "the source no longer holds this message"
 LATE = "what it added to an aggregate was trimmed and cannot be taken back"

@@ -69,7 +69,8 @@ class RetryPolicy(Protocol):
     """The protocol of retry policies. A user's own policy needs no base class.
 
     A fold asks the policy once for all failures that are alike, and not once for each message. The next fold
-    asks again. Where the acker's work runs in Spark's tasks, the policy is pickled and asked there.
+    asks again. Failures with different reasons are not alike. Where the acker's work runs in Spark's tasks,
+    the policy is pickled and asked there.
     """
 
     def delay_seconds(self, failure: FailedAttempt) -> float | None:
@@ -129,18 +130,21 @@ class ExponentialBackoff:
         value = getattr(self, name)
         return SettingsError(f"{name} of {type(self).__name__} must {what}, not {value}{otherwise}.")
 
-    def delay_seconds(self, failures: int) -> float | None:
-        """Seconds to wait after the `failures`-th failure, or None past the limit.
+    def delay_seconds(self, failure: FailedAttempt | int) -> float | None:
+        """Seconds to wait after the n-th failure, or None past the limit.
+
+        Args:
+            failure: the failed attempt, or its number n.
 
         A delay that is too large for a float is past every cap. Storm's KafkaSpoutRetryExponentialBackoff
         multiplies in a long, which overflows from failure 44 on.
         """
-        if self.limit is not None and failures > self.limit:
+        if self.limit is not None and failure > self.limit:
             return None
         if self.initial_seconds == 0:
             return 0.0
         try:
-            return min(self.cap_seconds, self.initial_seconds * float(self.multiplier) ** (failures - 1))
+            return min(self.cap_seconds, self.initial_seconds * float(self.multiplier) ** (failure - 1))
         except OverflowError:
             return self.cap_seconds
 

@@ -163,9 +163,18 @@ class TellsColumns(Protocol):
         """Known column of a message -> its type. The call must be quick, and raises nothing."""
 
 
+# Of a local read. More messages, or larger files, Spark reads faster.
+MOST_MESSAGES = 10_000
+MOST_FILES = 200
+MOST_BYTES = 256 << 20  # of the files that have to be read
+
+
 @runtime_checkable
 class ReadsLocally(Protocol):
-    """A source that can read a few messages without Spark, whose jobs take longer than the read."""
+    """A source that can read a few messages without Spark, whose jobs take longer than the read.
+
+    A replay of at most `MOST_MESSAGES` asks it first (`SpoutComponent.write`).
+    """
 
     def read_locally(self, positions: pa.Table, history: History) -> pa.Table | None:
         """The messages at `positions` that the source still holds, as `read_positions` gives them.

@@ -190,16 +190,21 @@ class Verdict:
 class Target(ABC):
     """A place to which the tuples of a stream are published, fold by fold.
 
+    A target of a Delta table begins with `DeltaTarget` (`acker/targets/delta.py`). The table is shown, backed
+    up, restored and moved by `delta_path`, `delta_table` and `moved_to`. A trimming asks for `has_roots` and
+    `rows_by_key`. The test kit publishes to a table of its own, by `moved_to`.
+
     Attributes:
         takes_back: whether the target needs the tuples of a replaced attempt, to take them back.
         only_adds: whether the tuples of a replaced attempt stay in the target.
         takes_several: whether several streams of a topology may be published to one place.
+        has_roots: whether each row has the root that it is of, in a column `_root_id`.
     """
 
-    takes_back: ClassVar[bool] = False  # it needs the tuples of a replaced attempt to take them back
-    only_adds: ClassVar[bool] = False  # the tuples of a replaced attempt stay
-    takes_several: ClassVar[bool] = False  # streams of a topology
-    has_roots: ClassVar[bool] = False  # each row has the root that it is of, as `_root_id`
+    takes_back: ClassVar[bool] = False
+    only_adds: ClassVar[bool] = False
+    takes_several: ClassVar[bool] = False
+    has_roots: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -83,7 +83,8 @@ class Topology:
             fail are gone, and emitted tuples are published with the next fold.
         max_pending: the number of messages in flight at which a spout stops reading new ones; None: it never
             stops.
-        batch_rows: about how many rows one batch of a component takes in.
+        batch_rows: about how many rows one batch of a component takes in, of each of its inputs. A DataFrame
+            bolt with several inputs takes in all that waits.
         schedule: when Airflow runs the topology: a cron expression in UTC, a preset such as "@hourly", or
             a list of names or URIs of assets, which waits until all of them were updated. None: as
             `PIPELINE_RUN_SCHEDULE` says. Airflow also runs the topology when a replay has emitted messages.

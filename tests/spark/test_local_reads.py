@@ -20,7 +20,6 @@ from acker.reports.audit import audit_report
 from acker.spark.columns import root_id
 from acker.spark.delta import read
 from acker.spouts import DeltaSpout, FileSpout, History
-from acker.spouts.files import local_reads
 from acker.topology.topology import Topology
 
 NO_HISTORY = History(None, lambda: [])
@@ -177,7 +176,7 @@ def test_a_subclass_that_reads_back_in_its_own_way_is_asked_for_that(place):
     assert place.rows("same") == [(1, "LOUD")]
 
 
-@pytest.mark.parametrize("most", [local_reads.MOST_MESSAGES, pytest.param(0, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("most", [spout_component.MOST_MESSAGES, pytest.param(0, marks=pytest.mark.thorough)])
 def test_a_replay_without_spark_leaves_the_rows_that_one_with_spark_leaves(place, spark, monkeypatch, most):
     monkeypatch.setattr(spout_component, "MOST_MESSAGES", most)
     path = place.path("orders")

@@ -27,7 +27,10 @@ SPOUT_GONE = "spout is no longer in the topology"
 
 _MICROSECOND = timedelta(microseconds=1)
 _TYPES = columns_of(LEDGER)
-_EMISSION = (*MESSAGE, "attempt", "batch", "replaces")  # columns that the event has which emits the root
+
+# Columns of the ledger that the event has which emits the root. All later rows of the attempt carry them on.
+# What a row of the ledger has else is decided in `_decided`, and for attempts that are over in `_followers`.
+_EMISSION = (*MESSAGE, "attempt", "batch", "replaces")
 
 
 def timeout_reason(timeout: timedelta | None) -> str:
@@ -415,16 +418,13 @@ def _still_retrying(fold: FoldInput) -> pl.DataFrame:
     gone = ~pl.col("spout").is_in(list(fold.spouts))
     rows = waiting.filter((pl.col("arrived") < pl.col("attempt")).fill_null(True)).select(
         "root_id",
-        *MESSAGE,
-        "attempt",
+        *_EMISSION,
         pl.when(gone).then(pl.lit(State.LOST)).otherwise("state").alias("state"),
         "ack_val",
         "outstanding",
         pl.when(gone).then(pl.lit(SPOUT_GONE)).otherwise("reason").alias("reason"),
         pl.when(~gone).then("component").alias("component"),
-        "batch",
         "turn",
-        "replaces",
         "emitted_at",
         pl.when(~gone).then("retry_at").alias("retry_at"),
         pl.when(gone).then(fold.now).alias("settled_at"),

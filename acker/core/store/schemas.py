@@ -45,7 +45,7 @@ _ARROW_TYPES = {
     "array<string>": pa.list_(pa.string()),
     "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
 }
-_COLUMN = re.compile(rf"`?(\w+)`? ({'|'.join(_ARROW_TYPES)})(?:,|$)")
+_COLUMN = re.compile(r"`?(\w+)`? ([a-z]+(?:<[^>]*>)?)(?:,|$)")
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from deltalake.exceptions import DeltaError
 from pyarrow import ArrowException
 
 from acker.core.store.tables import arrow_table, files_of, path_of
+from acker.spouts.base import MOST_BYTES, MOST_FILES
 from acker.spouts.delta.log import base_row_ids
 from acker.spouts.files.listing import open_folder
-from acker.spouts.files.local_reads import MOST_BYTES, MOST_FILES
 
 _FILES_AT_ONCE = 4
 _ROWS_AT_ONCE = 16_384  # for all rows of a file the system has to clear new memory: up to 5 times as long
@@ -22,7 +22,7 @@ _OFFSET = "_source_offset"
 _WRITTEN_IDS = "delta.rowTracking.materializedRowIdColumnName"  # of rows that went from one file into another
 
 
-def has_few_rows(table: DeltaTable, most: int) -> bool:
+def has_at_most(table: DeltaTable, most: int) -> bool:
     """Whether a table has at most `most` rows, as its log tells."""
     counts = arrow_table(table.get_add_actions(flatten=True))["num_records"]
     return counts.null_count == 0 and (pc.sum(counts).as_py() or 0) <= most

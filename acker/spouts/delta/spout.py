@@ -17,7 +17,7 @@ from acker.core.quoting import column_name, sql_name
 from acker.core.store.tables import files_of, open_table, query, query_table
 from acker.spark.delta import read, read_files, schema_of
 from acker.spouts.base import Backlog, History, Range, check_reserved
-from acker.spouts.delta.local import has_few_rows, rows_by_id, rows_by_key
+from acker.spouts.delta.local import has_at_most, rows_by_id, rows_by_key
 from acker.spouts.delta.log import highest_row_id, oldest_commit
 from acker.spouts.delta.same import check_same, signs_of
 from acker.spouts.delta.vanished import as_planned, counted, lost_rows
@@ -149,7 +149,7 @@ class DeltaSpout:
     def gone_of(self, positions: pa.Table, history: History) -> dict[str, int] | None:
         """See `TellsGone`. It tells where keys are positions and the table is plain and not long."""
         table, offsets = self._same_table(history.newest), positions["source_offset"]
-        if self.key is None or not _is_plain(table) or not has_few_rows(table, MOST_LOOKED_AT):
+        if self.key is None or not _is_plain(table) or not has_at_most(table, MOST_LOOKED_AT):
             return None
         self._check_key(schema_of(table))
         low, high = pc.min(offsets).as_py(), pc.max(offsets).as_py()

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from pyarrow import ArrowException
 
 from acker.core.paths import absolute
+from acker.spouts.base import MOST_BYTES, MOST_MESSAGES
 from acker.spouts.files.growing import Part
 from acker.spouts.files.listing import open_folder
 from acker.spouts.files.packing import way_of_name
 from acker.spouts.files.walking import SourceFile
 
-MOST_MESSAGES = 10_000
-MOST_FILES = 200
-MOST_BYTES = 256 << 20  # of the files that have to be read for them
 MOST_LINE_BYTES = 32 << 20  # of the messages together, which go to Spark in one request
 
 LINES = "_source_partition string, _source_offset bigint, value binary"
