@@ -6,15 +6,13 @@ which every command calls before it does anything else.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from acker.components.base import Component, Grouping, Input, Stream
+from acker.components.base import Component, Grouping, Stream
 from acker.components.basic_bolt import BasicBolt, TupleFunction
 from acker.components.callables import check_called, check_done, check_rich_bolt
 from acker.components.collector import RichBolt
@@ -23,20 +21,29 @@ from acker.components.rich_bolt import RichBoltComponent
 from acker.components.spout import SpoutComponent
 from acker.core.arguments import checked, checked_decorator
 from acker.core.authors import place
-from acker.core.ddl import check_names, check_types
 from acker.core.errors import SettingsError, TopologyError
-from acker.core.names import did_you_mean, not_storable
-from acker.core.paths import absolute, is_within
-from acker.core.reasons import Redaction
+from acker.core.names import did_you_mean
 from acker.core.retry import ExponentialBackoff, RetryPolicy
 from acker.core.snapshot.planned import Role
 from acker.core.stream_names import component_of, edge, parts_of, stream_name
 from acker.core.timeouts import DEFAULT_WINDOWS, Timeouts
 from acker.spouts import Spout
-from acker.targets.aggregate import DeltaAggregate
-from acker.targets.append import DeltaAppend
 from acker.targets.base import Target
 from acker.targets.functions import Aggregate
+from acker.topology.argument_checks import (
+    bolt_name,
+    check_aggregates,
+    check_name,
+    check_schema,
+    check_ungrouped,
+    day_column_of,
+    duration_of,
+    grouping_of,
+    is_nested,
+    naming,
+    redaction_of,
+    target_of,
+)
 from acker.topology.hooks import Hook, HookFunction
 from acker.topology.schedule import checked_schedule
 
@@ -49,9 +56,6 @@ _MOST_TASKS = 1_000
 _MOST_ROWS = 2**31 - 1  # the largest limit that Spark takes
 
 AnyComponent = TypeVar("AnyComponent", bound=Component)
-
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?")
 
 
 @dataclass(frozen=True)
@@ -127,14 +131,14 @@ class Topology:
         redact: str | Iterable[str] | None = None,
         reprocess_by: str | None = None,
     ) -> None:
-        _check_name("topology", name)
+        check_name("topology", name)
         for what, number in (("max_pending", max_pending), ("batch_rows", batch_rows)):
             if number is not None and not 1 <= number <= _MOST_ROWS:
                 raise SettingsError(f"{what} of topology {name} must be 1 to {_MOST_ROWS:,}, not {number}.")
         self.name = name
-        most = _duration(f"message_timeout of topology {name}", message_timeout)
-        hard = _duration(f"hard_timeout of topology {name}", hard_timeout)
-        with _told_of(f"Topology {name}"):
+        most = duration_of(f"message_timeout of topology {name}", message_timeout)
+        hard = duration_of(f"hard_timeout of topology {name}", hard_timeout)
+        with naming(f"Topology {name}"):
             self.timeouts = Timeouts(most, windows, hard)
         self.retry: RetryPolicy = ExponentialBackoff() if retry is None else retry
         self.reliable = reliable
@@ -142,9 +146,9 @@ class Topology:
         self.batch_rows = batch_rows
         self.schedule = checked_schedule(name, schedule)
         self.one_task = one_task
-        self.expects = _duration(f"expects of topology {name}", expects)
-        self.redaction = _redaction(name, redact)
-        self.reprocess_by = _day_column(name, reprocess_by)
+        self.expects = duration_of(f"expects of topology {name}", expects)
+        self.redaction = redaction_of(name, redact)
+        self.reprocess_by = day_column_of(name, reprocess_by)
         self.components: dict[str, Component] = {}
         self.publications: dict[str, Publication] = {}  # by stream
         self.hooks: dict[Hook, list[HookFunction]] = {}
@@ -191,8 +195,8 @@ class Topology:
         """
 
         def add(function: DataFrameFunction) -> DataFrameBolt:
-            bolt = _bolt_name(name, function)
-            _check_ungrouped(bolt, inputs)
+            bolt = bolt_name(name, function)
+            check_ungrouped(bolt, inputs)
             names = self._names(inputs)
             if names:
                 check_called(f"Bolt {bolt}", function, *(component_of(each) for each in names))
@@ -228,10 +232,10 @@ class Topology:
         """
 
         def add(function: TupleFunction) -> BasicBolt:
-            bolt = _bolt_name(name, function)
+            bolt = bolt_name(name, function)
             check_called(f"Bolt {bolt}", function, "row")
-            _check_schema(f"schema of bolt {bolt}", schema)
-            _check_ungrouped(bolt, inputs)
+            check_schema(f"schema of bolt {bolt}", schema)
+            check_ungrouped(bolt, inputs)
             return self._add(BasicBolt(bolt, self._names(inputs), function=function, schema=schema))
 
         return add
@@ -264,15 +268,15 @@ class Topology:
         """
 
         def add(factory: Callable[[], RichBolt]) -> RichBoltComponent:
-            bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", _bolt_name(name, factory)).lower()
+            bolt = name or re.sub(r"(?<!^)(?=[A-Z])", "_", bolt_name(name, factory)).lower()
             check_rich_bolt(bolt, factory)
-            _check_schema(f"schema of bolt {bolt}", schema)
+            check_schema(f"schema of bolt {bolt}", schema)
             for further, ddl in (streams or {}).items():
-                _check_name("stream", further)
-                _check_schema(f"streams[{further!r}] of bolt {bolt}", ddl)
+                check_name("stream", further)
+                check_schema(f"streams[{further!r}] of bolt {bolt}", ddl)
             if not 1 <= tasks <= _MOST_TASKS:
                 raise SettingsError(f"tasks of bolt {bolt} must be 1 to {_MOST_TASKS:,}, not {tasks}.")
-            groupings = tuple((_grouping(each) or Grouping()) for each in inputs)
+            groupings = tuple((grouping_of(each) or Grouping()) for each in inputs)
             component = RichBoltComponent(
                 bolt,
                 self._names(inputs),
@@ -313,8 +317,8 @@ class Topology:
         keys = (by,) if isinstance(by, str) else tuple(by)
         if bool(keys) != bool(aggregates):
             raise TopologyError(f"publish of {name}: `by` and `aggregates` come together or not at all.")
-        _check_aggregates(name, keys, aggregates or {})
-        target = _target(name, to, keys, dict(aggregates or {}), topic)
+        check_aggregates(name, keys, aggregates or {})
+        target = target_of(name, to, keys, dict(aggregates or {}), topic)
         for other in self.publications.values():
             if other.stream == name:
                 raise TopologyError(f"{name} is published twice in topology {self.name}; once is enough.")
@@ -324,7 +328,7 @@ class Topology:
                     "give each a table of its own."
                 )
             inner, outer = other.target.delta_path, target.delta_path
-            if inner is not None and outer is not None and _is_nested(inner, outer):
+            if inner is not None and outer is not None and is_nested(inner, outer):
                 raise TopologyError(
                     f"{other.stream} and {name} are published to {other.to} and {target.uri}, and a VACUUM "
                     "of the outer table would delete the inner one; publish them side by side."
@@ -581,148 +585,10 @@ class Topology:
         return found is not None and (not further or further in found.streams)
 
     def _add(self, component: AnyComponent) -> AnyComponent:
-        _check_name("component", component.name)
+        check_name("component", component.name)
         if component.name in self.components:
             raise TopologyError(
                 f"Topology {self.name} has two components called {component.name}; rename one."
             )
         self.components[component.name] = component
         return component
-
-
-@contextmanager
-def _told_of(whose: str) -> Iterator[None]:
-    """Put the name of the thing that an error is about before the error's message."""
-    try:
-        yield
-    except SettingsError as error:
-        raise SettingsError(f"{whose}: {error}") from error
-
-
-def _duration(which: str, text: timedelta | str | None) -> timedelta | None:
-    with _told_of(which):
-        return duration(text)
-
-
-def duration(text: timedelta | str | None) -> timedelta | None:
-    """A duration from a text such as "90 seconds".
-
-    Raises:
-        SettingsError: the text is not a positive duration.
-    """
-    if text is None:
-        return None
-    if isinstance(text, str):
-        match = _DURATION.fullmatch(text.strip())
-        if match is None:
-            raise SettingsError(
-                f"{text!r} is not a duration; write a positive number and a unit, such as '10 minutes'."
-            )
-        try:
-            text = timedelta(**{f"{match[2]}s": float(match[1])})
-        except OverflowError as error:
-            raise SettingsError(f"{text!r} is too long a duration; None switches timeouts off.") from error
-    if text <= timedelta(0):
-        raise SettingsError(f"A timeout must be longer than 0, not {text}; None switches timeouts off.")
-    return text
-
-
-def _target(
-    stream: str,
-    to: str | Target,
-    by: tuple[str, ...],
-    aggregates: Mapping[str, Aggregate],
-    topic: "KafkaTarget | None",
-) -> Target:
-    if topic is not None and not by:
-        raise TopologyError(
-            f"publish of {stream}: `topic` goes with a running aggregate. Give the KafkaTarget as `to`."
-        )
-    if isinstance(to, str):
-        path = absolute(to)
-        return DeltaAggregate(path, by, aggregates, topic) if by else DeltaAppend(path)
-    if by:
-        raise TopologyError(
-            f"publish of {stream}: `by` goes with a path, and not with a {type(to).__name__}."
-        )
-    return to
-
-
-def _is_nested(one: str, other: str) -> bool:
-    return is_within(one, other) or is_within(other, one)
-
-
-def _redaction(name: str, redact: str | Iterable[str] | None) -> Redaction:
-    try:
-        return Redaction.of(redact)
-    except ValueError as error:
-        raise TopologyError(
-            f"redact of topology {name} cannot be used: {error}. Give it a regular expression, or several, "
-            "that match what reasons must not keep."
-        ) from error
-
-
-def _day_column(name: str, column: str | None) -> str | None:
-    if column is not None and (not column.strip() or column.startswith("_")):
-        raise SettingsError(
-            f"reprocess_by of topology {name} is {column!r:.100}, which names no column of its messages. "
-            "Name one that a spout emits."
-        )
-    return column
-
-
-def _check_name(what: str, name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise TopologyError(
-            f"{name!r} cannot name a {what}: use lower case letters, digits and underscores, a letter first."
-        )
-
-
-def _bolt_name(name: str | None, code: Any) -> str:
-    """The name of a bolt: the given one, or else that of its function or class."""
-    made = code.func if isinstance(code, partial) else code
-    found = name or str(getattr(made, "__name__", type(made).__name__))
-    if found == "<lambda>":
-        raise TopologyError(f'A lambda has no name{place()}. Give the bolt one, such as name="items".')
-    return found
-
-
-def _check_schema(which: str, ddl: str) -> None:
-    check_types(which, ddl)
-    check_names(which, ddl)
-
-
-def _check_aggregates(stream: str, keys: Iterable[str], aggregates: Iterable[str]) -> None:
-    """Refuse columns of a running aggregate whose names are reserved, not storable, or there twice."""
-    keys = [key.lower() for key in keys]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise TopologyError(f"publish of {stream} has {key} twice in `by`{place()}. Name it once.")
-    for column in aggregates:
-        if strange := not_storable(column):
-            raise TopologyError(
-                f"aggregates of publish {stream} have {column!r}{place()}, whose name has {strange}. "
-                "Rename it."
-            )
-        if column.startswith("_"):
-            raise TopologyError(
-                f"aggregates of publish {stream} have {column}{place()}: names that begin with an underscore "
-                "are reserved; rename it."
-            )
-        if column.lower() in keys:
-            raise TopologyError(
-                f"publish of {stream} has {column} in `by` and in `aggregates`{place()}. Rename the latter."
-            )
-
-
-def _grouping(each: Stream | str) -> Grouping | None:
-    return each.grouping if isinstance(each, Input) else None
-
-
-def _check_ungrouped(bolt: str, inputs: Iterable[Stream | str]) -> None:
-    """Refuse a grouping for a bolt that has no tasks to share its inputs among."""
-    if any(_grouping(each) for each in inputs):
-        raise TopologyError(
-            f"Bolt {bolt} takes no grouping: Spark spreads its batch as it likes, and nothing is kept from "
-            "one tuple to the next. Group within a DataFrame bolt, or make it a rich bolt."
-        )

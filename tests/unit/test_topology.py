@@ -11,7 +11,8 @@ from acker.core.errors import SettingsError, TopologyError
 from acker.spouts import DeltaSpout, FileSpout
 from acker.targets.append import DeltaAppend
 from acker.targets.functions import Count
-from acker.topology.topology import Topology, duration
+from acker.topology.argument_checks import duration
+from acker.topology.topology import Topology
 
 SOURCE = DeltaSpout("source", key="id")
 
