@@ -38,6 +38,14 @@ _SUBJECTS = {  # the first name of each
     "ExponentialBackoff": "Retries and hooks",
     "AckerError": "Errors",
 }
+# Methods that other rooms of the library call, and no author of a topology.
+_OF_THE_LIBRARY = {
+    *(
+        f"Topology.{name}"
+        for name in ("component", "publication", "edges", "may_be_untracked", "unread", "roles")
+    ),
+    *(f"KafkaBolt.{name}" for name in ("settings", "topic_of", "key_of", "value_of")),
+}
 _SHORT = 40
 _SEE = re.compile(r"See `\w+`\.")  # what another docstring says already
 
@@ -104,7 +112,8 @@ def described(name: str, it: Any) -> Iterator[str]:
         return
     for member in it.members.values():
         is_public = not member.name.startswith("_") and not member.is_alias
-        if is_public and (member.is_function or "property" in member.labels) and told(member):
+        is_told = told(member) and f"{name}.{member.name}" not in _OF_THE_LIBRARY
+        if is_public and is_told and (member.is_function or "property" in member.labels):
             yield f"#### {name}.{member.name}\n"
             if member.is_function:
                 yield f"```python\n{signature(member.name, member)}\n```\n"
