@@ -27,7 +27,6 @@ from acker.core.errors import AckerError, BatchHeld, SettingsError, StoreError
 from acker.core.snapshot.journal import Journal
 from acker.core.snapshot.ledger import fold_counts, live_counts
 from acker.core.snapshot.verdict import Audit
-from acker.core.store.lease import Lease
 from acker.core.store.schemas import BATCHES, EVENTS, LEDGER
 from acker.core.store.store import Store
 from acker.kafka.connections import look_up_with
@@ -51,12 +50,11 @@ from acker.reports.audit import audit_report
 from acker.reports.failures import failed_in_batches
 from acker.reports.looks import EVERYTHING, Finding, Limits, Look
 from acker.reports.waiting import waits_for_acker, waits_for_components
-from acker.runtime.deployment import name_of, sightings_of
-from acker.runtime.known_stores import known_store, place_of, remember
+from acker.runtime import opening
+from acker.runtime.known_stores import known_store, place_of
 from acker.runtime.printed import PrintedLines
 from acker.runtime.registry import load_topology
 from acker.runtime.settings import Settings
-from acker.spark.tasks import acker_tasks
 from acker.topology.schedule import WATCH, Schedule, longest_pause
 from acker.topology.topology import Topology
 
@@ -80,14 +78,6 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
     """
     settings = Settings.from_env()
     found, store = _opened(topology, settings)
-    is_new = announce(found, store)
-    sightings = sightings_of(settings)
-    hold = Lease(store, name_of(settings), utc_now, sightings=sightings).hold
-    hold()
-    store.create()
-    remember(settings, store)
-    if is_new:
-        log.warning("%s", is_new)
 
     def connected() -> SparkSession:
         # Spark's client imports pandas and gRPC, which takes longer than a fold, and a fold needs neither.
@@ -95,19 +85,10 @@ def open_run(topology: str, connect: Callable[[], SparkSession] | None = None) -
 
         return sessions.connect(settings)
 
-    one = cache(connect or connected)  # session of the run and of the acker's tasks
-    tasks = acker_tasks(settings.acker_tasks, settings.fold_rows, one)
     run_id = uuid4().hex
-    return Run(
-        found,
-        store,
-        one,
-        tasks=tasks,
-        hold=hold,
-        sightings=sightings,
-        on_step=partial(_log_step, PrintedLines(settings, found.name), run_id),
-        run_id=run_id,
-    )
+    on_step = partial(_log_step, PrintedLines(settings, found.name), run_id)
+    warn = partial(log.warning, "%s")
+    return opening.open_run(found, store, settings, cache(connect or connected), on_step, warn, run_id)
 
 
 def _opened(topology: str, settings: Settings) -> tuple[Topology, Store]:

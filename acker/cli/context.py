@@ -61,13 +61,10 @@ class Context:
         Raises:
             StoreError: the store does not exist, and may not be made.
         """
-        from acker.batches.run import Run
         from acker.cli.progress import ProgressReport
         from acker.core.store.schemas import LEDGER
-        from acker.operations.standing import announce
-        from acker.runtime.known_stores import remember
+        from acker.runtime.opening import open_run
         from acker.runtime.printed import PrintedLines
-        from acker.spark.tasks import acker_tasks
 
         with ExitStack() as stack:
             stack.callback(self._tell_of_server)
@@ -84,31 +81,24 @@ class Context:
                 self.store.require(LEDGER)
             printed = PrintedLines(self.settings, self.topology.name).new
             report = stack.enter_context(ProgressReport(self.topology, self.as_json, printed))
-            is_new = announce(self.topology, self.store) if new == "made" else None
-            hold = self.lease().hold
-            hold()
-            self.store.create()
-            remember(self.settings, self.store)
-            if is_new and not self.as_json:
-                click.echo(is_new, err=True)
-            tasks = acker_tasks(self.settings.acker_tasks, self.settings.fold_rows, session)
-            yield Run(
+            yield open_run(
                 self.topology,
                 self.store,
+                self.settings,
                 session,
-                tasks=tasks,
-                hold=hold,
-                sightings=self.sightings,
-                on_step=report,
+                report,
+                announced=self._announce if new == "made" else None,
             )
+
+    def _announce(self, sentence: str) -> None:
+        if not self.as_json:
+            click.echo(sentence, err=True)
 
     def lease(self) -> "Lease":
         """The lease of the store: the right of this deployment to work on the store."""
-        from acker.batches.run import utc_now
-        from acker.core.store.lease import Lease
-        from acker.runtime.deployment import name_of
+        from acker.runtime.opening import lease_of
 
-        return Lease(self.store, name_of(self.settings), utc_now, sightings=self.sightings)
+        return lease_of(self.settings, self.store)
 
     @property
     def sightings(self) -> "Sightings":

@@ -87,8 +87,7 @@ EXEMPT = {
     "acker/core/store/identity.py": "makes a copy a store of its own",
     "acker/operations/maintenance/backup.py": "says that a copy is whole",
     "acker/core/store/formats.py": "brings an older store up; see tests/faults/test_migrations.py",
-    "acker/cli/context.py:Context.running:create": "calls Store.create, as the scenario does",
-    "acker/airflow/tasks.py:open_run:create": "calls Store.create, as the scenario does",
+    "acker/runtime/opening.py:open_run:create": "calls Store.create, as the scenario does",
     "acker/airflow/tasks.py:vacuum:vacuum": "calls compact.vacuum with the setting, the scenario with 0",
 }
 
