@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from acker.components.raising import error_of
+from acker.spark.trees import any_of
 
 Frames = Mapping[str, DataFrame]  # a bolt's inputs: stream -> its tuples
 Range = tuple[int, int]  # of sorted roots: from the first index to before the second
@@ -45,7 +44,7 @@ class Filtered:
     def of(self, ranges: Sequence[Range]) -> Frames:
         """See `Parts`."""
         root = F.col("_root_id")
-        mine = reduce(or_, (root.between(self.roots[low], self.roots[high - 1]) for low, high in ranges))
+        mine = any_of(root.between(self.roots[low], self.roots[high - 1]) for low, high in ranges)
         return {stream: frame.where(mine) for stream, frame in self.inputs.items()}
 
 

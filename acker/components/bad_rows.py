@@ -16,9 +16,7 @@ likewise, but a message alone has to end three of them. If all parts of a range 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import pairwise
-from operator import or_
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -31,6 +29,7 @@ from acker.components.raising import ENDED, TRIES, ends_worker, error_of, row_er
 from acker.core.errors import BoltError
 from acker.core.quoting import sql_name
 from acker.core.reasons import LONGEST_REASON
+from acker.spark.trees import any_of, union_of
 
 MOST_BAD = 32  # past this the bolt may be at fault and not the rows
 _WAYS = 4  # as many runs as two levels of halves, and half as many of them raise
@@ -86,7 +85,7 @@ def _at_fault(component: str, which: str, reason: str) -> BoltError:
 
 def _ids(inputs: Frames) -> DataFrame:
     """The roots of all tuples."""
-    return reduce(DataFrame.union, [frame.select("_root_id") for frame in inputs.values()]).dropna()
+    return union_of(frame.select("_root_id") for frame in inputs.values()).dropna()
 
 
 def _suspects(inputs: Frames, rows_of: Callable[[Frames], DataFrame]) -> list[int] | None:
@@ -109,7 +108,7 @@ def _suspects(inputs: Frames, rows_of: Callable[[Frames], DataFrame]) -> list[in
 def _with_nulls(ids: DataFrame, made: DataFrame) -> pa.ChunkedArray:
     """The roots that have made a row with a null, or none at all."""
     given = [F.col(sql_name(name)) for name in made.columns if not name.startswith("_")]
-    has_null = reduce(or_, (column.isNull() for column in given), F.lit(False))
+    has_null = any_of(column.isNull() for column in given)
     several = F.array("_root_id")
     if "_root_ids" in made.columns:
         several = F.coalesce("_root_ids", several)

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -15,6 +14,7 @@ from acker.components.searched import failed, found_in, others
 from acker.core.events import Kind
 from acker.core.store.schemas import HELD, stream
 from acker.spark.streams import rows
+from acker.spark.trees import union_of
 
 Frames = Mapping[str, DataFrame]  # input stream -> its tuples
 
@@ -68,7 +68,7 @@ class FunctionBolt(Component):
 
     def _checked(self, work: Work, frames: Frames) -> DataFrame:
         parts = [work.check(self.made_of(work, frames)), *self._let_go(work)]
-        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+        return union_of(parts)
 
     def _let_go(self, work: Work) -> list[DataFrame]:
         """Rows that fail the tuples which a rich bolt held back before this kind of bolt took its place."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
 from typing import ClassVar
 
 import polars as pl
@@ -26,6 +25,7 @@ from acker.core.quoting import sql_name
 from acker.core.snapshot.streams import Rows, held_back
 from acker.spark.streams import tuples, user_columns
 from acker.spark.texts import as_json, as_text
+from acker.spark.trees import union_of
 
 _REPORT = """_root_id bigint, _root_ids array<bigint>, _stream string, _kind string, _error string,
     _held struct<stream:string,file:string,row:bigint,batch:bigint,since:bigint,task:int>"""
@@ -136,7 +136,7 @@ def _named(name: str, frames: list[DataFrame]) -> dict[str, DataFrame]:
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
-    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
+    return union_of(frames)
 
 
 def _unread(work: Work, bolt: RichBoltComponent, held: pl.DataFrame) -> list[DataFrame]:

@@ -6,7 +6,6 @@ later file are widened to it where that changes none; a file of other types is l
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import pyarrow.parquet as pq
 from pyarrow import ArrowException, NativeFile
@@ -23,6 +22,7 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructF
 
 from acker.core.quoting import sql_name
 from acker.spark.streams import can_hold
+from acker.spark.trees import union_of
 from acker.spouts.files.footers import unreadable
 from acker.spouts.files.listing import read_each
 from acker.spouts.files.reading import read_files
@@ -240,7 +240,7 @@ def parquet_rows(
         schema = StructType([field for field in columns.fields if field.name not in left])
         rows = read_files(spark, "parquet", root, dict.fromkeys(paths, ""), {}, schema)
         frames.append(rows.select(*_POSITION, *(_column(field, left) for field in columns.fields)))
-    return reduce(DataFrame.union, frames)
+    return union_of(frames)
 
 
 def _column(field: StructField, untyped: Sequence[str]) -> Column:

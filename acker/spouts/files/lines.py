@@ -110,21 +110,32 @@ def _wrong_header(first: Column, parser: CsvFields) -> Column:
     names = [field.name for field in parser.fields]
     expected = parser.delimiter.join(names)
     why = F.concat(F.lit(f"the header is not {expected} but "), shown(first, _SHOWN))
-    return F.when(~F.rlike(first, F.lit(_header(names, parser.delimiter))), why)
+    return F.when(~_is_header(first, names, parser.delimiter), why)
 
 
-def _header(names: list[str], delimiter: str) -> str:
-    """A regular expression of Java's for a line of names, each in quotes or not, in upper or lower case."""
-    parts = []
-    for name in names:
-        quoted = '"' + name.replace('"', '""') + '"'
-        plain = [] if set(name) & {delimiter, '"'} else [name]
-        parts.append("(?:" + "|".join(map(_literal, (*plain, quoted))) + ")")
-    return "(?iu)\\A" + _literal(delimiter).join(parts) + "\\z"
+def _is_header(first: Column, names: list[str], delimiter: str) -> Column:
+    """Whether a line has these names, each in quotes or not, in upper or lower case.
+
+    The line is split at each delimiter, also within quotes, and so are the names. A regular expression for
+    the whole line would need a stack of Java's that grows with the number of names.
+    """
+    in_quotes = {name: ('"' + name.replace('"', '""') + '"').split(delimiter) for name in names}
+    bare = {name: in_quotes[name] if set(name) & {delimiter, '"'} else [name] for name in names}
+    wanted = [[part for name in names for part in each[name]] for each in (bare, in_quotes)]
+    found = F.split(first, f"\\Q{delimiter}\\E")
+    as_bare, as_quoted = (
+        F.zip_with(
+            found, F.split(F.lit("\n".join(parts)), "\n"), lambda one, other: _folded(one) == _folded(other)
+        )
+        for parts in wanted
+    )
+    fits = F.zip_with(as_bare, as_quoted, lambda one, other: one | other)
+    return (F.size(found) == len(wanted[0])) & F.forall(fits, lambda fit: fit)
 
 
-def _literal(text: str) -> str:
-    return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"
+def _folded(text: Column) -> Column:
+    """A text to which upper and lower case are the same."""
+    return F.lower(F.upper(text))
 
 
 def _with_open_quotes(text: Column) -> Column:

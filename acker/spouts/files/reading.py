@@ -7,7 +7,6 @@ options of the one read that needs it. Nothing is copied.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
 from urllib.parse import quote
 
 from pyspark.errors import PySparkException
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from acker.core.events import Kind
+from acker.spark.trees import union_of
 from acker.spouts.files.packing import ENDINGS, way_of_name
 
 _VIEW = "viewfs://acker/"
@@ -53,7 +53,7 @@ def read_files(
         schema = frame.schema
         row = [(F.col("_metadata.row_index") + 1).alias("_source_offset")] if form == "parquet" else []
         frames.append(frame.select(_path_below(root).alias("_source_partition"), *row, "*"))
-    return reduce(DataFrame.unionByName, frames)
+    return union_of(frames)
 
 
 def refused(

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial, reduce
 from typing import Any, Literal
 
 import polars as pl
@@ -20,6 +19,7 @@ from acker.kafka import groups
 from acker.kafka.cluster import Cluster, Partition, Topic
 from acker.kafka.connections import connection
 from acker.kafka.java import java_options
+from acker.spark.trees import union_of
 from acker.spouts.base import Backlog, History, Range, TellsColumns
 from acker.spouts.kafka.offsets import COLUMNS, OffsetReader, gone
 from acker.spouts.kafka.schemes import Scheme, Text
@@ -367,7 +367,7 @@ class KafkaSpout:
         if self.pattern or not set(self._named()) <= set(self.schemes):
             others = records(~F.col("topic").isin(list(self.schemes)))
             frames.append(self._parsed(others, self.scheme))
-        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
+        return union_of(frames)
 
     def _named(self) -> tuple[str, ...]:
         return (self.topics,) if isinstance(self.topics, str) else self.topics
