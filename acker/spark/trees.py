@@ -1,7 +1,7 @@
 """Expressions and frames that are made of many, as trees that are as flat as can be.
 
-What is added one by one is as deep as it is long. Neither Spark Connect's messages nor Java's stack hold a
-thousand levels.
+A sum of parts that are added one by one is as deep as the parts are many. Neither Spark Connect's messages
+nor Java's stack hold a thousand levels.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,5 +29,5 @@ def any_of(conditions: Iterable[Column]) -> Column:
 
 
 def union_of(frames: Iterable[DataFrame]) -> DataFrame:
-    """The rows of all frames, by the names of their columns; what a frame lacks is null there."""
+    """The rows of all frames, by the names of their columns; a column that a frame lacks is null there."""
     return combined(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
