@@ -1,6 +1,8 @@
 """Texts as rows: what comes out is what was written, or a failure that says why."""
 
 import json
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -304,6 +306,37 @@ def test_odd_texts_of_a_batch_leave_most_of_it_to_be_read_at_once(odd, lengths, 
     monkeypatch.setattr(parser, "one_by_one", lambda some: read.append(len(some)) or one_by_one(some))
     assert rows(parser, texts) == [f"{BAD}{{" if place in odd else place for place in range(1_000)]
     assert read == lengths
+
+
+WITHOUT_PANDAS = """
+import sys
+from datetime import UTC
+from pyspark.sql import types as t
+from acker.spouts.parsed.csv_fields import CsvFields
+from acker.spouts.parsed.json_objects import JsonObjects
+from acker.spouts.parsed.texts import few_texts
+from acker.spouts.parsed.workers import Rows, fields_of
+
+kinds = [t.BooleanType(), t.LongType(), t.DoubleType(), t.DecimalType(10, 2), t.StringType(), t.DateType(),
+         t.TimestampType(), t.TimestampNTZType()]
+names = [f"v{place}" for place in range(len(kinds))]
+fields = fields_of(t.StructType([t.StructField(*each) for each in zip(names, kinds)]), nested=True)
+values = ["true", "5", "0.5", "1.50", "a", "2026-01-31", "2026-01-31T10:00:00Z", "2026-01-31T10:00:00"]
+plain = ("true", "5", "0.5", "1.50")
+object = ", ".join(f'"{name}": ' + (value if value in plain else f'"{value}"')
+                   for name, value in zip(names, values))
+pairs = [(CsvFields(fields, UTC, ","), ",".join(values)), (JsonObjects(fields, UTC), f"{{{object}}}")]
+for parser, text in pairs:
+    columns = parser.at_once(few_texts(text, text))
+    print(parser.form, [str(column.cast("string")[1]) for column in columns], "pandas" in sys.modules)
+"""
+
+
+def test_texts_are_read_at_once_without_pandas():
+    told = subprocess.run([sys.executable, "-c", WITHOUT_PANDAS], capture_output=True, text=True, check=True)
+    zoned = "'2026-01-31', '2026-01-31 10:00:00.000000Z', '2026-01-31 10:00:00.000000'"
+    read = f"['true', '5', '0.5', '1.50', 'a', {zoned}]"
+    assert told.stdout.splitlines() == [f"{form} {read} False" for form in ("CSV", "JSON")]
 
 
 # Python's own json and decimal are the judge.

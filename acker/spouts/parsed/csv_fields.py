@@ -16,7 +16,7 @@ from pyarrow import csv as arrow_csv
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType
 
-from acker.spouts.parsed.texts import NO_VALUE, Field, Misfit, read_at_once, text_reader
+from acker.spouts.parsed.texts import NO_VALUE, Field, Misfit, few_texts, lines_of, read_at_once, text_reader
 
 _LARGEST_BYTES = 1 << 30  # of texts that Arrow is given at once
 _HIDDEN = {'"': "\ufdd2", "\\": "\ufdd3"}  # what a backslash escapes -> its mark
@@ -58,10 +58,9 @@ class CsvFields:
         unusual = r'["\r\n\x{FEFF}\x00' + (r"\\]" if self.escapes else "]")
         if texts.nbytes >= _LARGEST_BYTES or pc.any(pc.match_substring_regex(texts, unusual)).as_py():
             return None
-        whole = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")
         names = [str(place) for place in range(len(self.fields))]
         table = arrow_csv.read_csv(
-            pa.BufferReader(whole[0].as_buffer()),
+            pa.BufferReader(lines_of(texts)),
             arrow_csv.ReadOptions(use_threads=False, block_size=_LARGEST_BYTES, column_names=names),
             arrow_csv.ParseOptions(delimiter=self.delimiter, quote_char=False, ignore_empty_lines=False),
             arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
@@ -125,8 +124,7 @@ class CsvFields:
         return re.sub(r'\\(["\\])', lambda escaped: _HIDDEN[escaped[1]], text)
 
     def _with_nulls(self, texts: pa.Array) -> pa.Array:
-        nulls = pa.array(["", self.null], pa.string())
-        return pc.if_else(pc.is_in(texts, nulls), pa.scalar(None, pa.string()), texts)
+        return pc.if_else(pc.is_in(texts, few_texts("", self.null)), pa.nulls(1, pa.string())[0], texts)
 
     def _converted(self, texts: pa.Array, field: Field) -> pa.Array | None:
         if isinstance(field.kind, BinaryType):

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from acker.spouts.parsed.json_values import decoded, json_decoder, struct_reader
-from acker.spouts.parsed.texts import Field, Misfit, read_at_once
+from acker.spouts.parsed.texts import Field, Misfit, lines_of, read_at_once
 
 _TIMES = (DateType, TimestampType, TimestampNTZType)
 _LARGEST_BYTES = 1 << 30  # of texts that Arrow is given at once
@@ -52,8 +52,7 @@ class JsonObjects:
         kinds = [(field.name, _of_arrow(field.arrow)) for field in self.fields]
         if any(kind is None for _, kind in kinds) or texts.nbytes > _LARGEST_BYTES or not _are_flat(texts):
             return None
-        whole = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")
-        raw = whole[0].as_buffer().to_pybytes()
+        raw = lines_of(texts).to_pybytes()
         if any(part in raw for part in _NOT_ALIKE):
             return None
         if any(_has_decimals(kind) for _, kind in kinds) and _fits_any(texts, _LONG):

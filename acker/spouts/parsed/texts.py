@@ -3,14 +3,19 @@
 A text is a value exactly, or it is none: nothing is cut, rounded or guessed. A type reads one text, or a
 whole column of texts at once; a column that may be read otherwise at once is left to be read text by text.
 The module is pickled by value, so a worker of Spark needs PySpark and PyArrow and not this project.
+
+Reading at once makes no array and no scalar of Python's values, for which PyArrow would import pandas: a
+second in each new worker.
 """
 
 import re
+import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation, Overflow, Underflow
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -64,7 +69,8 @@ _WHOLE_NUMBER = r"\A[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\z"
 _WHOLE_ZERO = r"\A[+-]?[0.]+(?:[eE][+-]?\d+)?\z"
 _WHOLE_DAY = r"\A\d{4}-\d\d-\d\d\z"
 _WHOLE_TIME = r"\A\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?"
-_FIRST_DAY, _LAST_DAY = date.min, date.max
+_DAYS = (str(date.min), str(date.max))  # the first and the last that Python knows
+_TIMES = (str(datetime.min), str(datetime.max))
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
@@ -229,6 +235,19 @@ def _offset(zone: str) -> tzinfo:
     return timezone(-ahead if zone[0] == "-" else ahead)
 
 
+def few_texts(*texts: str) -> pa.Array:
+    """An array of a few texts, made without pandas."""
+    data = [text.encode() for text in texts]
+    ends = struct.pack(f"={len(data) + 1}i", *accumulate(map(len, data), initial=0))
+    return pa.StringArray.from_buffers(len(data), pa.py_buffer(ends), pa.py_buffer(b"".join(data)))
+
+
+def lines_of(texts: pa.Array) -> pa.Buffer:
+    """The bytes of texts, one a line."""
+    whole = pa.ListArray.from_arrays(few_texts("0", str(len(texts))).cast(pa.int32()), texts)
+    return pc.binary_join(whole, few_texts("\n")[0])[0].as_buffer()
+
+
 def read_at_once(texts: pa.Array, field: Field, zone: tzinfo) -> pa.Array | None:
     """A column of texts as values, as `text_reader` would read each; None where a value may differ.
 
@@ -247,8 +266,7 @@ def _at_once(texts: pa.Array, kind: DataType, arrow: pa.DataType, zone: tzinfo) 
         case StringType():
             return texts
         case BooleanType():
-            known = pc.all(pc.is_in(texts.drop_null(), pa.array(list(_BOOLEANS)))).as_py()
-            return pc.equal(texts, "true") if known is not False else None
+            return texts.cast(arrow) if _all_fit(texts, r"\A(?:true|false)\z") else None
         case ByteType() | ShortType() | IntegerType() | LongType():
             return texts.cast(arrow) if _all_fit(texts, r"\A-?\d+\z") else None
         case FloatType() | DoubleType():
@@ -257,7 +275,7 @@ def _at_once(texts: pa.Array, kind: DataType, arrow: pa.DataType, zone: tzinfo) 
             return texts.cast(arrow) if _all_fit(texts, r"\A[+-]?\d+(?:\.\d+)?\z") else None
         case DateType():
             days = texts.cast(arrow) if _all_fit(texts, _WHOLE_DAY) else None
-            return days if days is not None and _in_calendar(days, _FIRST_DAY, _LAST_DAY) else None
+            return days if days is not None and _are_within(days, few_texts(*_DAYS).cast(arrow)) else None
         case TimestampType() | TimestampNTZType():
             return _times(texts, arrow, zone)
     return None
@@ -269,7 +287,7 @@ def _all_fit(texts: pa.Array, pattern: str) -> bool:
 
 def _floats(texts: pa.Array, arrow: pa.DataType) -> pa.Array | None:
     values = texts.cast(arrow)
-    zeros = texts.filter(pc.equal(values, 0))
+    zeros = texts.filter(pc.equal(values, few_texts("0").cast(arrow)[0]))
     finite = pc.all(pc.is_finite(values)).as_py() is not False
     return values if finite and _all_fit(zeros, _WHOLE_ZERO) else None
 
@@ -281,13 +299,10 @@ def _times(texts: pa.Array, arrow: pa.DataType, zone: tzinfo) -> pa.Array | None
         values = texts.cast(pa.timestamp("us")).cast(arrow)
     else:
         return None
-    zoned = None if arrow.tz is None else UTC
-    bounds = (datetime.min.replace(tzinfo=zoned), datetime.max.replace(tzinfo=zoned))
-    return values if _in_calendar(values, *bounds) else None
+    return values if _are_within(values, few_texts(*_TIMES).cast(pa.timestamp("us")).cast(arrow)) else None
 
 
-def _in_calendar(values: pa.Array, first: date, last: date) -> bool:
-    """Whether all values are days or times that Python knows as well."""
-    limits = pa.array([first, last], values.type)
-    within = pc.and_(pc.greater_equal(values, limits[0]), pc.less_equal(values, limits[1]))
+def _are_within(values: pa.Array, bounds: pa.Array) -> bool:
+    first, last = bounds
+    within = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
     return pc.all(within).as_py() is not False
