@@ -2,8 +2,8 @@
 
 A command's module is imported when the command is called, so `acker --help` loads no table and no Spark.
 
-Exit codes: 0 all is well, 1 the audit failed or no server runs, 2 an error or a wrong argument, 130
-interrupted.
+Exit codes: 0 all is well, 1 the audit failed or no server runs, 2 an error or a wrong argument, 3 new
+messages failed and none was acked or is in flight, 130 interrupted.
 """
 
 import json

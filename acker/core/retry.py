@@ -68,9 +68,10 @@ class FailedAttempt(int):
 class RetryPolicy(Protocol):
     """The protocol of retry policies. A user's own policy needs no base class.
 
-    A fold asks the policy once for all failures that are alike, and not once for each message. The next fold
-    asks again. Failures with different reasons are not alike. Where the acker's work runs in Spark's tasks,
-    the policy is pickled and asked there.
+    A fold asks the policy once for all failures that are alike, and not once for each message. Each task of a
+    fold asks for its share of the messages. The next fold asks for the failures that are new then. Failures
+    with different reasons are not alike. Where the acker's work runs in Spark's tasks, the policy is pickled
+    and asked there.
     """
 
     def delay_seconds(self, failure: FailedAttempt) -> float | None:

@@ -94,7 +94,7 @@ class Standing:
             return ""
         requests = "1 other request" if self.others == 1 else f"{self.others:,} other requests"
         return (
-            f"SettlementGroups with {requests} of {self.request.requested_by}, open or of the last "
+            f"Together with {requests} of {self.request.requested_by}, open or of the last "
             f"{TOGETHER // timedelta(hours=1)} hours and not approved, it is of "
             f"{self.request.matched + self.messages:,} messages."
         )

@@ -173,7 +173,8 @@ MOST_BYTES = 256 << 20  # of the files that have to be read
 class ReadsLocally(Protocol):
     """A source that can read a few messages without Spark, whose jobs take longer than the read.
 
-    A replay of at most `MOST_MESSAGES` asks it first (`SpoutComponent.write`).
+    A replay of at most `MOST_MESSAGES` asks it first, where the spout's stream is not published
+    (`SpoutComponent.write`).
     """
 
     def read_locally(self, positions: pa.Table, history: History) -> pa.Table | None:

@@ -191,8 +191,8 @@ class Target(ABC):
     """A place to which the tuples of a stream are published, fold by fold.
 
     A target of a Delta table begins with `DeltaTarget` (`acker/targets/delta.py`). The table is shown, backed
-    up, restored and moved by `delta_path`, `delta_table` and `moved_to`. A trimming asks for `has_roots` and
-    `rows_by_key`. The test kit publishes to a table of its own, by `moved_to`.
+    up, restored and moved by `delta_path`, `delta_table` and `moved_to`. A trimming asks for `has_roots`,
+    `rows_by_key`, `takes_back` and `only_adds`. The test kit publishes to a table of its own, by `moved_to`.
 
     Attributes:
         takes_back: whether the target needs the tuples of a replaced attempt, to take them back.

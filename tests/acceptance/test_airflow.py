@@ -644,7 +644,7 @@ def test_a_backfill_of_airflows_replaces_what_its_days_have_published_and_nothin
     wait_for(lambda: all(runs_of(daily, day) for day in three))
     (first,) = runs_of(daily, "2026-01-31")
     (last,) = runs_of(daily, "2026-01-29")
-    assert "SettlementGroups with 2 other requests of admin" in daily.asked("reprocess", last, "approve")
+    assert "Together with 2 other requests of admin" in daily.asked("reprocess", last, "approve")
     daily.answer("reprocess", last, "approve", "Approve", bob)
     assert [daily.finish("reprocess", run) for run in (first, last)] == ["success", "success"]
     wait_for(lambda: visits(daily) == [1, 2, 2, 2, 1])  # `run` has started `daily.run`, and that the acker

@@ -204,7 +204,7 @@ chosen = {"states": ["acked"], "positions": [["a", 1], ["b", 2]], "reason": "<im
 selection = json.dumps(chosen)
 request = Request("run", selection, 1300, "ann", datetime(2026, 1, 1, tzinfo=UTC), why)
 told = Told(chosen=1000, partners=300, acked=1250, gone=1200)
-together = "SettlementGroups with 2 other requests of [ann](http://elsewhere), it is of 4,000 messages."
+together = "Together with 2 other requests of [ann](http://elsewhere), it is of 4,000 messages."
 said = list(body_of(Question(request, told, together), REGISTERED.manifests[0]))
 print("RESULT" + json.dumps([said, list(REGISTERED.manifests[0].tables.values())]))
 """
@@ -269,7 +269,7 @@ def test_who_approves_a_replay_is_told_what_it_does_and_what_was_filled_in_is_no
         f"{', '.join(f'`{table}`' for table in tables)} once their new attempt is acked.",
         "1,200 of them are gone from their source, cannot be read any more, and would be lost; the log of "
         "`select` says why.",
-        "`SettlementGroups with 2 other requests of [ann](http://elsewhere), it is of 4,000 messages.`",
+        "`Together with 2 other requests of [ann](http://elsewhere), it is of 4,000 messages.`",
         "- `states`: `acked`\n"
         "- `positions`: `a:1, b:2`\n"
         "- `reason`: `<img src=x>`\n"

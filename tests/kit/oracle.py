@@ -1,4 +1,4 @@
-"""The acker in plain Python: the readable truth that the Spark fold is compared with.
+"""The acker in plain Python: the readable truth that the fold is compared with.
 
 Like Storm's `daemon/Acker.java` it adds up each root first and decides once, at the end. It departs from
 Storm in asking whether a root failed before asking whether it is zero (Storm acks a root whose fail and

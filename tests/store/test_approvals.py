@@ -123,7 +123,7 @@ def test_what_one_person_asks_for_in_pieces_counts_together(run):
     assert [needs(run, name) for name in "abc"] == [False, False, True]
     assert [emit(run, "a"), emit(run, "b")] == [1, 1]
     assert emit(run, "c") == (
-        "The request is of 1 messages, and nobody has approved it. SettlementGroups with 2 other requests of "
+        "The request is of 1 messages, and nobody has approved it. Together with 2 other requests of "
         "mallory, open or of the last 24 hours and not approved, it is of 3 messages. More than the 2 of "
         "PIPELINE_APPROVAL_LIMIT need that. Clear the task select, and it asks."
     )
@@ -172,5 +172,5 @@ def test_who_approves_is_told_what_was_counted(run):
     ask(run, "much", [1, 2, 3])
     question = question_of(run.store, read_request(run.store, "much"), run.clock())
     assert question.told == Told(chosen=3, partners=0, acked=3, gone=0, unchecked=question.told.unchecked)
-    assert question.together.startswith("SettlementGroups with 1 other request of mallory")
+    assert question.together.startswith("Together with 1 other request of mallory")
     assert standing_of(run.store, question.request, run.clock()).messages == 1

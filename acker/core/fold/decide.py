@@ -30,7 +30,8 @@ _TYPES = columns_of(LEDGER)
 
 # Columns of the ledger that the event has which emits the root. All later rows of the attempt carry them on.
 # An attempt that is to be emitted again has the next number and no batch.
-# What a row of the ledger has else is decided in `_decided`, and for attempts that are over in `_followers`.
+# What a row of the ledger has else is decided in `_decided` and what it calls; `_followers` and
+# `_still_retrying` make the rows of attempts that are to come.
 _EMISSION = (*MESSAGE, "attempt", "batch", "replaces")
 
 

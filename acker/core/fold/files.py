@@ -2,7 +2,8 @@
 
 The next fold reuses those files of live rows in which nothing changes. To reuse a file is to say in
 the log that it belongs to the next fold's partition: no row is written. So the number of files that a fold
-writes depends on new events, and not on the number of live rows.
+writes depends on the files in which a row changes, by an event or a time-out, and not on the number of live
+rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -221,8 +221,8 @@ class Journal(Snapshot):
     def unfinished(self, component: str) -> Batch | None:
         """The component's first planned batch that is not logged.
 
-        This is the newest batch, unless `events` was lost or put back. Then all batches that `events` lacks
-        are logged again.
+        One replay may plan several batches. Where `events` was lost or put back, all that it lacks are logged
+        again.
 
         Raises:
             StoreError: the journal was put back to an older version.

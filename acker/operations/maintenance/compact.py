@@ -1,6 +1,6 @@
 """Maintenance of a topology's tables: fewer and larger files, and no files that nobody reads any more.
 
-Of the ledger, rows that were live in folds before the newest go: each fold writes anew what is live. Files
+Of the ledger, rows that were live in folds before the newest go: each fold has all live rows. Files
 of a stream stay as they are, since the ids of its waiting tuples rest on their files.
 """
 
