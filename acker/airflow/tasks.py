@@ -32,7 +32,7 @@ from acker.core.store.store import Store
 from acker.kafka.connections import look_up_with
 from acker.operations import cycle, replay
 from acker.operations import fold as acking
-from acker.operations.approvals import Told, check_approved, record_asked, record_emitted, standing_of
+from acker.operations.approvals import Told, approval_status, check_approved, record_asked, record_emitted
 from acker.operations.cycle import room_for_new, run_spout
 from acker.operations.maintenance import compact as maintain
 from acker.operations.maintenance.forget import expire_reasons
@@ -265,7 +265,7 @@ def request_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) 
 
 def must_be_approved(run: Run, request_id: str, limit: int) -> bool:
     """Whether a person has to approve a request. Other requests that count together with it are logged."""
-    standing = standing_of(run.store, read_request(run.store, request_id), run.clock())
+    standing = approval_status(run.store, read_request(run.store, request_id), run.clock())
     if standing.others:
         log.info("%s", standing.together)
     return standing.must_be_approved(limit)

@@ -68,7 +68,7 @@ class FunctionBolt(Component):
 
     def _checked(self, work: Work, frames: Frames) -> DataFrame:
         parts = [work.check(self.made_of(work, frames)), *self._let_go(work)]
-        return union_of(parts)
+        return union_of(parts, fills=True)
 
     def _let_go(self, work: Work) -> list[DataFrame]:
         """Rows that fail the tuples which a rich bolt held back before this kind of bolt took its place."""

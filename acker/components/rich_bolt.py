@@ -136,7 +136,7 @@ def _named(name: str, frames: list[DataFrame]) -> dict[str, DataFrame]:
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
-    return union_of(frames)
+    return union_of(frames, fills=True)
 
 
 def _unread(work: Work, bolt: RichBoltComponent, held: pl.DataFrame) -> list[DataFrame]:

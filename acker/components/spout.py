@@ -275,8 +275,8 @@ def _with_late(work: Work, messages: pl.DataFrame) -> pl.DataFrame:
 
     A late message's tuples of the acked attempt may be gone, so that no published table can take back what
     these added. A replay of late messages is rejected, but a trimming may begin between the choice and the
-    plan. Here the plan stands. Either the trimming, which looks for plans before it deletes, sees the plan,
-    or this look sees the trimming.
+    plan. This function is called when the plan is committed. A trimming that is announced before is seen
+    here. One that is announced later sees the plan, since it looks for plans before it deletes.
     """
     trim = newest_trim(work.journal.store)
     if not trim.number or not work.batch.replay.replaces or not work.takes_back:

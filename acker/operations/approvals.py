@@ -62,8 +62,8 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """The standing of a request, when somebody wants to emit it.
+class ApprovalStatus:
+    """The status of a request's approval, when somebody wants to emit it.
 
     Args:
         request: the request.
@@ -102,7 +102,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Question:
-    """The facts that a person needs to approve a request; `together` as `Standing` has it."""
+    """The facts that a person needs to approve a request; `together` as `ApprovalStatus` has it."""
 
     request: Request
     told: Told | None  # None where it was not a form that asked
@@ -111,7 +111,7 @@ class Question:
 
 def question_of(store: Store, request: Request, now: datetime) -> Question:
     """The question that a person is asked about a request."""
-    return Question(request, _told_of(store, request), standing_of(store, request, now).together)
+    return Question(request, _told_of(store, request), approval_status(store, request, now).together)
 
 
 def record_asked(run: Run, request: Request, told: Told) -> None:
@@ -167,7 +167,7 @@ def check_approved(run: Run, request: Request, limit: int) -> None:
     Raises:
         SettingsError: the request was not approved, or was rejected; the error has its number of messages.
     """
-    standing = standing_of(run.store, request, run.clock())
+    standing = approval_status(run.store, request, run.clock())
     if not standing.must_be_approved(limit):
         return
     _record(run, request, Step.REFUSED, request.requested_by, run.clock(), {}, f" {run.run_id}")
@@ -182,8 +182,8 @@ def check_approved(run: Run, request: Request, limit: int) -> None:
     raise SettingsError(f"The request is of {request.matched:,} messages, {why}")
 
 
-def standing_of(store: Store, request: Request, now: datetime) -> Standing:
-    """The standing of a request, by the other requests of the same person, and by the answers.
+def approval_status(store: Store, request: Request, now: datetime) -> ApprovalStatus:
+    """The status of a request's approval, by the other requests of the same person, and by the answers.
 
     An approved request does not count, nor one that was rejected and not emitted. Of the others those count
     that are open, or that were asked for or emitted within `TOGETHER`. Of two requests that are not emitted
@@ -211,7 +211,7 @@ def standing_of(store: Store, request: Request, now: datetime) -> Standing:
         requests=store.require(REPLAY_REQUESTS),
         steps=store.require(REPLAY_STEPS),
     )
-    return Standing(request, row["others"], row["messages"], _answer(store, request))
+    return ApprovalStatus(request, row["others"], row["messages"], _answer(store, request))
 
 
 def refused_since(store: Store, since: datetime) -> list[dict[str, Any]]:

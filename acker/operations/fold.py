@@ -1,4 +1,4 @@
-"""The acker job of a topology: it fixes the input of a fold, in an order that misses no tuple in motion."""
+"""A fold of a topology's store: its input is fixed in an order that misses no tuple in motion."""
 
 from acker.batches.orphans import fail_orphaned
 from acker.batches.run import Run

@@ -28,6 +28,10 @@ def any_of(conditions: Iterable[Column]) -> Column:
     return combined(or_, [*conditions] or [F.lit(False)])
 
 
-def union_of(frames: Iterable[DataFrame]) -> DataFrame:
-    """The rows of all frames, by the names of their columns; a column that a frame lacks is null there."""
-    return combined(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+def union_of(frames: Iterable[DataFrame], fills: bool = False) -> DataFrame:
+    """The rows of all frames, by the names of their columns.
+
+    Args:
+        fills: whether a column that a frame lacks is null there; else the frames have the same columns.
+    """
+    return combined(lambda one, other: one.unionByName(other, allowMissingColumns=fills), frames)

@@ -69,7 +69,7 @@ def crash_runs_of(kills: Iterable[Kill]) -> list[CrashRun]:
 
 
 @dataclass
-class Standing:
+class ReachedKill:
     """A task that waits at the point at which it is to be killed."""
 
     kill: Kill
@@ -84,7 +84,7 @@ class Standing:
 
 def go_through(
     kit: Kit, run: CrashRun, remote: Callable[[], str], on_missed: Callable[[Kill], None] | None = None
-) -> Iterator[Standing]:
+) -> Iterator[ReachedKill]:
     """Run a scenario from the first task that is killed to its end, and judge that.
 
     One on Kafka is run from its beginning, since no topic is in a copy of its folder.
@@ -123,7 +123,7 @@ def go_through(
                 assert on_missed and kill.others_first and kill != run[0], f"{kill.point} is no more: {HOW}"
                 on_missed(kill)
             else:
-                yield Standing(kill, child, folder, effect)
+                yield ReachedKill(kill, child, folder, effect)
                 if kill.victim == "server":
                     spark = session(remote())
                 if kill.others_first:

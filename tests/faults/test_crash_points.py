@@ -16,7 +16,7 @@ import pytest
 
 from acker.testing.session import SHORT_LIVED
 from tests.faults.calls import calls
-from tests.faults.crash_runs import CrashRun, Kill, Standing, crash_runs_of, end, go_through, judge
+from tests.faults.crash_runs import CrashRun, Kill, ReachedKill, crash_runs_of, end, go_through, judge
 from tests.faults.crash_scenarios import SCENARIOS
 from tests.faults.crashes import (
     HOW,
@@ -209,7 +209,7 @@ class OneServer:
                 if under_way:
                     self._kill([steps[run].result() for run in under_way])
 
-    def _kill(self, standing: list[Standing]) -> None:
+    def _kill(self, standing: list[ReachedKill]) -> None:
         # Of those that are killed within, one is at the moment, by turns, the others anywhere in theirs.
         within = [each for each in standing if each.kill.moment == "within"]
         exact = within[next(self.turns) % len(within)] if within else None

@@ -11,10 +11,10 @@ from acker.core.store.schemas import REPLAY_STEPS
 from acker.core.store.tables import query
 from acker.operations.approvals import (
     Told,
+    approval_status,
     question_of,
     record_answer,
     refused_since,
-    standing_of,
 )
 from acker.operations.cycle import drain
 from acker.operations.replay import replay_by_hand
@@ -173,4 +173,4 @@ def test_who_approves_is_told_what_was_counted(run):
     question = question_of(run.store, read_request(run.store, "much"), run.clock())
     assert question.told == Told(chosen=3, partners=0, acked=3, gone=0, unchecked=question.told.unchecked)
     assert question.together.startswith("Together with 1 other request of mallory")
-    assert standing_of(run.store, question.request, run.clock()).messages == 1
+    assert approval_status(run.store, question.request, run.clock()).messages == 1

@@ -195,8 +195,8 @@ def joined_roots(fold: FoldInput) -> pl.DataFrame:
 def with_dirty(live: pl.LazyFrame, fold: FoldInput, joined: pl.DataFrame, task: Task) -> pl.LazyFrame:
     """A task's share of live rows, with `dirty`: whether the fold may change the row.
 
-    A row to which nothing has happened would be written again as it is. Messages that settle together are
-    looked at each time.
+    A row that is not dirty stays as it is, so a file of such rows is reused. The rows of messages that settle
+    together are dirty in each fold.
 
     Args:
         joined: see `joined_roots`.
@@ -358,7 +358,7 @@ def _successors(fold: FoldInput) -> pl.LazyFrame:
 
 
 def _expired(fold: FoldInput) -> pl.Expr:
-    """Whether a root is too old. One whose tuples wait for a bolt's batch is not, up to the hard timeout."""
+    """Whether a root is older than the hard timeout, or than the timeout while none of its tuples waits."""
     turns, hard_turns = fold.timeouts.turns, fold.timeouts.hard_turns
     age = fold.turn.number - pl.col("turn")
     expired = pl.lit(False) if turns is None else (age >= turns) & pl.col("waits").is_null()

@@ -125,7 +125,7 @@ def summed(rows: pl.LazyFrame) -> pl.DataFrame:
 
 
 def by_reuse(files: pl.DataFrame, sums: Iterable[pl.DataFrame]) -> LiveRows:
-    """The live rows of a fold, by whether their file can be reused.
+    """The live rows of a fold, parted into files that can be reused and rows that are written anew.
 
     Args:
         files: see `live_files`.

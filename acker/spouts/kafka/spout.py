@@ -367,7 +367,7 @@ class KafkaSpout:
         if self.pattern or not set(self._named()) <= set(self.schemes):
             others = records(~F.col("topic").isin(list(self.schemes)))
             frames.append(self._parsed(others, self.scheme))
-        return union_of(frames)
+        return union_of(frames, fills=True)
 
     def _named(self) -> tuple[str, ...]:
         return (self.topics,) if isinstance(self.topics, str) else self.topics
