@@ -110,8 +110,12 @@ def gone(by_spout: "Mapping[str, object]") -> None:
         line(f"{spout}: read, and no longer there: {found}")
 
 
-def audit(result: "Audit") -> None:
-    """Print an audit: the counts, the findings, and the verdict last."""
+def audit(result: "Audit", strict: bool = False) -> None:
+    """Print an audit: the counts, the findings, and the verdict last.
+
+    Args:
+        strict: whether an audit fails as well that has not compared everything by values.
+    """
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("messages")
     table.add_column("", justify="right")
@@ -139,7 +143,10 @@ def audit(result: "Audit") -> None:
         line(f"{spout}: what is unread is unknown: {why}")
     for name, each in result.streams.items():
         line(_compared(name, each))
-    line(f"verdict: {result.verdict}", "bold green" if result.passed else "bold red")
+    if strict and result.passed and not result.vouches:
+        line("verdict: fail, since not everything was compared by values (--strict)", "bold red")
+    else:
+        line(f"verdict: {result.verdict}", "bold green" if result.passed else "bold red")
 
 
 def _compared(name: str, each: "Compared") -> str:

@@ -25,7 +25,7 @@ def audit(context: Context, quick: bool, strict: bool, read_topics: bool) -> Non
 
     before = context.settings.overdue_before(context.topology.schedule, utc_now())
     result = audit_report(context.topology, context.store, not quick, read_topics, before)
-    context.print(audit_json(result), lambda: render.audit(result))
+    context.print(audit_json(result), lambda: render.audit(result, strict))
     if not (result.vouches if strict else result.passed):
         sys.exit(FAILED)
 

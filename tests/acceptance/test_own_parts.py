@@ -44,6 +44,8 @@ def test_all_that_ours_do_a_spout_and_a_target_of_a_users_own_do_too(remote, tmp
     right = [4, 3, 1, 0, 0, 0], 3
     assert audited(shell) == (0, *right)
     assert audited(shell, "--strict") == (1, *right)
+    told = shell("audit", TOPOLOGY, "--strict", **NO_SPARK).out.strip()
+    assert told.endswith("verdict: fail, since not everything was compared by values (--strict)")
     assert "published" in shell("trace", TOPOLOGY, "north:0", **NO_SPARK).out
     assert "readings: 0 readings unread" in shell("status", TOPOLOGY, **NO_SPARK).out
 
