@@ -47,5 +47,6 @@ def test_many_conditions_and_frames_are_one(spark):
     rows = spark.range(MANY)
     assert rows.where(any_of(F.col("id") == n for n in range(0, MANY, 5))).count() == MANY // 5
     assert rows.where(any_of([])).count() == 0
-    whole = union_of(spark.range(n, n + 1).withColumn(f"c{n % 2}", F.lit(n)) for n in range(300))
+    frames = [spark.range(n, n + 1).withColumn(f"c{n % 2}", F.lit(n)) for n in range(300)]
+    whole = union_of(frames, fills=True)
     assert whole.agg(F.sum("id"), F.sum("c0"), F.count("c1")).collect()[0][:] == (44_850, 22_350, 150)
