@@ -315,7 +315,7 @@ from pyspark.sql import types as t
 from acker.spouts.parsed.csv_fields import CsvFields
 from acker.spouts.parsed.json_objects import JsonObjects
 from acker.spouts.parsed.texts import few_texts
-from acker.spouts.parsed.workers import Rows, fields_of
+from acker.spouts.parsed.workers import fields_of
 
 kinds = [t.BooleanType(), t.LongType(), t.DoubleType(), t.DecimalType(10, 2), t.StringType(), t.DateType(),
          t.TimestampType(), t.TimestampNTZType()]
@@ -323,9 +323,9 @@ names = [f"v{place}" for place in range(len(kinds))]
 fields = fields_of(t.StructType([t.StructField(*each) for each in zip(names, kinds)]), nested=True)
 values = ["true", "5", "0.5", "1.50", "a", "2026-01-31", "2026-01-31T10:00:00Z", "2026-01-31T10:00:00"]
 plain = ("true", "5", "0.5", "1.50")
-object = ", ".join(f'"{name}": ' + (value if value in plain else f'"{value}"')
-                   for name, value in zip(names, values))
-pairs = [(CsvFields(fields, UTC, ","), ",".join(values)), (JsonObjects(fields, UTC), f"{{{object}}}")]
+members = ", ".join(f'"{name}": ' + (value if value in plain else f'"{value}"')
+                    for name, value in zip(names, values))
+pairs = [(CsvFields(fields, UTC, ","), ",".join(values)), (JsonObjects(fields, UTC), f"{{{members}}}")]
 for parser, text in pairs:
     columns = parser.at_once(few_texts(text, text))
     print(parser.form, [str(column.cast("string")[1]) for column in columns], "pandas" in sys.modules)
