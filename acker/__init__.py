@@ -96,7 +96,14 @@ def __getattr__(name: str) -> Any:
 
 
 def _without(name: str, why: str) -> type:
-    """A stand-in for a class that needs a package which is not installed. It can only be imported."""
+    """A stand-in for a class that needs a package which is not installed.
+
+    The class can be imported. A call of it raises a SettingsError.
+
+    Args:
+        name: the name of the class.
+        why: the text of the error.
+    """
 
     def refuse(self: Any, *given: Any, **named: Any) -> None:
         raise import_module("acker.core.errors").SettingsError(why)

@@ -22,16 +22,16 @@ log = logging.getLogger(__name__)
 def dags(*kinds: str) -> "dict[str, DAG]":
     """The DAGs of the registered topologies, each under a variable name for the module that calls.
 
-    A topology that cannot be drawn keeps its monitor, which fails with the reason: an import error would take
-    the DAGs of the others with it. `check_topologies`, in a file of its own, shows the reason on Airflow's
-    page.
+    If the manifest of a topology can no longer be made, its monitor stays, and fails with the reason: an
+    import error would take the DAGs of the other topologies with it. If no earlier manifest is kept either,
+    the topology has no DAG. `check_topologies`, in a file of its own, shows the reasons on Airflow's page.
 
     Args:
         kinds: kinds of DAGs, of `KINDS`; none: all kinds.
 
     Raises:
         SettingsError: a kind is not known, a setting cannot serve, or no topology is registered.
-        TopologyError: none of the topologies can be drawn.
+        TopologyError: no manifest of a topology can be made, and no earlier one is kept.
     """
     from importlib import import_module
 
@@ -59,7 +59,8 @@ def check_topologies() -> None:
     """Raise the faults of the registered topologies, for Airflow to show as a file's import error.
 
     Raises:
-        TopologyError: some topologies cannot be drawn. The message names each.
+        TopologyError: the manifest of a topology cannot be made, or several topologies have one name. The
+            message has each fault.
     """
     from acker.airflow.wiring import REGISTERED
     from acker.core.errors import TopologyError

@@ -1,4 +1,7 @@
-"""Descriptions of a topology's DAGs on Airflow's pages; `docs/reference/airflow.md` has the lines as well."""
+"""Descriptions of a topology's DAGs on Airflow's pages.
+
+`docs/reference/airflow.md` has the description of each DAG in one line as well.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""The looks of the monitor at topologies. The findings that stand are kept in a variable of Airflow's.
+"""The monitor's look at a topology. A variable of Airflow's keeps the findings that still stand.
 
 Users who may only trigger DAGs cannot write that variable. It is there even where a store is not.
 """
@@ -49,6 +49,8 @@ def look(topology: str, run_id: str) -> News:
 
 def standing(topology: str, run_id: str) -> list[str]:
     """Sentences on the findings that stand as of a run's look.
+
+    If this look has not ended, a first sentence says so, and the findings are those of earlier looks.
 
     Args:
         topology: the topology's name.

@@ -55,7 +55,12 @@ class Approval(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _record(self, context: Any, event: dict[str, Any]) -> None:
-        """Write the answer into the store, if the person who gave the answer may give it."""
+        """Write the answer into the store.
+
+        Raises:
+            AirflowFailException: the answer is an approval by a person who may not approve. Nothing is
+                written.
+        """
         from acker.airflow.tasks import open_run
         from acker.operations.approvals import record_answer
         from acker.operations.selection.requests import read_request

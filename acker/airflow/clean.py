@@ -66,7 +66,10 @@ def clean(days: int, now: datetime) -> None:
 
 
 def clean_daily(settings: Settings) -> None:
-    """Clean once a day for ever, each time in a process of its own; in a new home first after a day."""
+    """Clean once a day for ever, each time in a process of its own.
+
+    In a new home the first cleaning is after a day. A cleaning that failed is tried again after an hour.
+    """
     mark = settings.home / _MARK
     with writing(settings.home):
         settings.home.mkdir(parents=True, exist_ok=True)
@@ -88,7 +91,13 @@ def clean_now(settings: Settings) -> None:
 
 
 def _oldest_unfinished(before: datetime) -> tuple[str, str, datetime] | None:
-    """DAG, run and beginning of the oldest run that began before a time, has not ended and can end."""
+    """The oldest run that began before a time and has not ended; None where there is none.
+
+    A run of a DAG that is gone does not count, since it never ends.
+
+    Returns:
+        The id of the DAG, the id of the run, and the beginning of the run.
+    """
     from airflow.models.dag import DagModel
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
@@ -109,7 +118,11 @@ def _oldest_unfinished(before: datetime) -> tuple[str, str, datetime] | None:
 
 
 def _delete_files(folder: Path, before: datetime) -> int:
-    """Delete the files below a folder that were last written before a time, and folders that become empty."""
+    """Delete the files below a folder that were last written before a time, and folders that become empty.
+
+    Returns:
+        The number of the deleted files.
+    """
     deleted = 0
     for root, _, names in os.walk(folder, topdown=False):
         was_old = Path(root).stat().st_mtime < before.timestamp()

@@ -126,7 +126,11 @@ def _listed(spout: ComponentManifest) -> str:
 
 
 def _condition(spout: ComponentManifest) -> str:
-    """A condition on the first column of a type of which there is an example, dates and times first."""
+    """An example of a SQL condition on one of a spout's columns.
+
+    The first column with a date or time is taken, or else the first with text, or else the first with
+    numbers. Without such a column the condition is that the first column is not null.
+    """
     for value, kinds in _EXAMPLES.items():
         for column, kind in spout.columns.items():
             if kind in kinds:

@@ -57,7 +57,7 @@ def _of_day(manifest: Manifest) -> Any:
 def _run_task(manifest: Manifest) -> Any:
     """The task that starts `<topology>.run`.
 
-    The events of a run with a partition start no DAG without partitions.
+    Asset events of a run with a partition do not start a DAG without partitions, so a task has to start it.
     """
     return TriggerDagRunOperator(
         task_id="run",

@@ -16,7 +16,7 @@ RUNS_AT_ONCE = 200
 
 
 def requested(manifest: Manifest, fields: Callable[[Any], Any], doc: str) -> Any:
-    """Draw the tasks `select`, `approve`, `emit` and `settled` into a DAG.
+    """Add the tasks `select`, `approve`, `emit` and `settled` to the DAG that is being built.
 
     A request has the name of its run: a run that is cleared makes the same request again.
 

@@ -97,11 +97,20 @@ class Settled(BaseOperator):
         self.topology = topology
 
     def execute(self, context: Any) -> dict[str, int]:
-        """Look at the messages, and wait while some are open."""
+        """Look at the messages, and wait while some are open.
+
+        Returns:
+            Name -> number of messages, as `counts` of `Replayed` has them.
+
+        Raises:
+            AirflowSkipException: no message was emitted again.
+            AirflowFailException: messages were given up again or are gone from their source, or some are open
+                when `PIPELINE_SETTLE_MINUTES` have passed.
+        """
         return self._look(context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
-        """Look again, whether the trigger has sent its event or the wait for it has timed out."""
+        """Look at the messages again, after the trigger's event or after the timeout of the wait for it."""
         return self._look(context)
 
     def _look(self, context: Any) -> dict[str, int]:

@@ -264,7 +264,13 @@ def request_by_hand(run: Run, form: Fields, requested_by: str, request_id: str) 
 
 
 def must_be_approved(run: Run, request_id: str, limit: int) -> bool:
-    """Whether a person has to approve a request. Other requests that count together with it are logged."""
+    """Whether a request needs an approval that it does not have.
+
+    Other requests that count together with it are logged.
+
+    Args:
+        limit: the most messages that one person may have emitted without an approval.
+    """
     standing = approval_status(run.store, read_request(run.store, request_id), run.clock())
     if standing.others:
         log.info("%s", standing.together)

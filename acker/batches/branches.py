@@ -1,9 +1,9 @@
 """How far a bolt takes each of its inputs, so that the tuples of one message arrive together.
 
-Branches are not planned at one moment. A spout's batch that comes in between, such as a replay, is in the
-batch of one branch and not yet in that of the other. A join of both batches would find no partners for its
-tuples, then or later, and the message would be acked all the same. So of each stream only those batches are
-taken whose messages have passed all branches.
+The branches of a topology are not planned at one moment. So a spout's new batch, such as a replay, may be
+taken in by the bolt of one branch and not yet by the bolt of the other. A bolt that joins both branches would
+find no partners for the tuples of this batch, then or later, and the message would be acked all the same. So
+of each stream a bolt takes only the batches whose messages have passed all branches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,12 @@ class _Paths:
         self._ends: dict[tuple[str, int], dict[str, int]] = {}
 
     def seen(self, name: str, number: int) -> Reach:
-        """Spout -> its newest batch of which tuples may be in a stream, up to one of the stream's batches."""
+        """Spout -> its newest batch of which tuples may be in a stream, up to one of the stream's batches.
+
+        Args:
+            name: the name of the stream.
+            number: the last batch of the stream that counts.
+        """
         component = component_of(name)
         inputs = self._topology.components[component].inputs
         if not inputs:
@@ -63,7 +68,13 @@ class _Paths:
         return found
 
     def passed(self, name: str, consumer: str, number: int) -> Reach:
-        """Spout -> the batch up to which a consumer has all tuples, having taken a stream up to a batch."""
+        """Spout -> the batch up to which a consumer has all tuples that come to it by a stream.
+
+        Args:
+            name: the name of the stream.
+            consumer: the component that reads the stream.
+            number: the last batch of the stream that the consumer takes in.
+        """
         component = component_of(name)
         # What is not meant for the consumer holds up nothing.
         newest = self._journal.logged(component)

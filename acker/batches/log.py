@@ -144,7 +144,11 @@ class _Work:
 
 
 def _spout_events(work: _Work, task: Task) -> pl.LazyFrame:
-    """One event per message, `init` or `lost`; a failure of each emitted message that could not be read."""
+    """The events of a task's share of a spout's batch: one for each message, which is `init` or `lost`.
+
+    An emitted message that could not be read has a second event, which fails it. Untracked rows have no
+    event.
+    """
     request = work.request
     rows = task.share(_rows(work.own, request.component, request.edges), "_root_id")
     rows = rows.filter(pl.col("_root_id").is_not_null())  # the others are not tracked
@@ -193,7 +197,15 @@ def _bolt_events(work: _Work, task: Task) -> pl.LazyFrame:
 
 
 def _failed(own: pl.LazyFrame, task: Task, files: Sequence[str]) -> pl.DataFrame:
-    """Roots that the bolt failed, with `kind` and `reason`. A failure for good goes before others."""
+    """The roots that the bolt failed, each once, with `kind` and `reason`.
+
+    If a root failed several times, a failure for good counts before the others. Among equals the reason that
+    is first by the order of texts counts.
+
+    Args:
+        own: rows of the bolt's batch.
+        files: the paths of the files with these rows, by which an error names a file.
+    """
     each = _shares(own.filter(pl.col("_kind").is_in(FAILURES)), task)
     for_good = pl.col("_kind") == pl.col("_kind").max()  # the greater of both kinds
     failed = each.group_by(root_id="_root_id").agg(
@@ -203,7 +215,14 @@ def _failed(own: pl.LazyFrame, task: Task, files: Sequence[str]) -> pl.DataFrame
 
 
 def _consumed(work: _Work, own: pl.LazyFrame) -> list[pl.LazyFrame]:
-    """The tuples that the bolt consumed. `consumed` is the number of their edges, −1 if still held back."""
+    """Frames of the tuples that count as consumed by the bolt, with the columns `id` and `consumed`.
+
+    `consumed` is 1 for a new tuple and for one that the batch before held back. It is −1 for a tuple that
+    this batch holds back.
+
+    Args:
+        own: rows of the bolt's batch.
+    """
     assert work.inputs is not None
     consumer, parts = work.request.component, []
     for name, given in work.inputs.items():
@@ -217,7 +236,14 @@ def _consumed(work: _Work, own: pl.LazyFrame) -> list[pl.LazyFrame]:
 
 
 def _held(rows: pl.LazyFrame, read: Rows, consumer: str, consumed: int) -> pl.LazyFrame:
-    """The tuples that some rows report as held back, each with its `id` on the edge to the consumer."""
+    """The tuples that some rows report as held back, each once, with its `id` on the edge to the consumer.
+
+    Args:
+        rows: rows of the consumer's stream.
+        read: the places of these rows.
+        consumed: the value of the column `consumed`: 1 counts the tuples as consumed, −1 takes them off
+            again.
+    """
     if "_held" not in rows.collect_schema():
         return pl.LazyFrame()
     roots = [name for name in ("_root_id", "_root_ids") if name in rows.collect_schema()]
@@ -283,7 +309,14 @@ def _rows(rows: Rows, emitter: str, edges: Sequence[str] = ()) -> pl.LazyFrame:
 
 
 def _on_edges(emitter: str, edges: Sequence[str], file: str, several: bool) -> tuple[pl.Expr, pl.Expr]:
-    """The XOR of a row's ids on the edges of its stream, and the number of these edges."""
+    """The XOR of a row's ids on the edges of its stream, and the number of these edges.
+
+    Args:
+        emitter: the component that emitted the row.
+        edges: edges of all streams of the component.
+        file: the name of the row's file. The row's number in the file is the column `_row`.
+        several: whether the component has several streams, so that the column `_stream` names the row's own.
+    """
     row = pl.col("_row")
     if not several:
         return tuple_ids(emitter, edges, file, row), pl.lit(len(edges))

@@ -85,7 +85,10 @@ def _check_known(journal: Journal, component: str) -> None:
 
 
 def plan_bolt(run: Run, journal: Journal, bolt: Component) -> Batch | None:
-    """The next batch of a bolt: the unfinished one, else one of its inputs' new batches; else None."""
+    """The batch that a bolt is to run next; None where its inputs have nothing new for it.
+
+    An unfinished batch comes first. Else a new batch is planned, which takes in new batches of the inputs.
+    """
     left = journal.unfinished(bolt.name)
     if left is not None:
         return left
@@ -109,10 +112,15 @@ def plan_bolt(run: Run, journal: Journal, bolt: Component) -> Batch | None:
 
 
 def last_that_fits(journal: Journal, upstream: str, consumer: str, taken: int, rows: int | None) -> int:
-    """The last logged batch up to which the new ones have about so many rows at most; at least one new batch.
+    """The last logged batch of a stream that a consumer's next batch takes in.
+
+    All new batches up to this one have about `rows` rows at most. At least one new batch is taken in, however
+    large it is. If there is no new batch, the result is `taken`.
 
     Args:
-        rows: the number of rows; None for all batches.
+        upstream: the name of the stream.
+        taken: the last batch that the consumer has taken in.
+        rows: the number of rows; None: all batches fit.
     """
     offered = journal.numbers_for(upstream, consumer, taken, journal.logged(upstream))
     if not offered:

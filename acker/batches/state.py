@@ -75,10 +75,11 @@ def _check_rows(journal: Journal, batch: Batch) -> None:
 
 
 def _written(journal: Journal, batch: Batch) -> BatchStatus:
-    """The standing of a batch whose number its stream has reached.
+    """The state of a batch whose number its component's stream has reached: written or failing.
 
-    Where `events` was put back, batches are logged again. Of a batch without rows nobody can tell whether it
-    was written or given up. Then a bolt's inputs fail. The messages of a spout's batch are not known.
+    If `events` was put back to an earlier version, batches are logged again. If such a batch has no rows,
+    nobody can tell whether it was written or given up. Then a bolt's batch is failing. For a spout's batch an
+    error is raised, since its messages are not known.
 
     Raises:
         StoreError: the batch is a spout's, is logged again and has no rows.
@@ -99,7 +100,10 @@ def _written(journal: Journal, batch: Batch) -> BatchStatus:
 
 
 def _is_in_doubt(journal: Journal, batch: Batch) -> bool:
-    """Whether a batch is logged again and has no rows. Batches that a fold has seen do not matter."""
+    """Whether a batch is logged again and has no rows.
+
+    A batch that the newest fold has read is not in doubt.
+    """
     if journal.planned(batch.component) == batch.number:
         return False
     fold = journal.fold

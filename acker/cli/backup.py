@@ -62,10 +62,11 @@ def _note(context: Context, judged: "Audit") -> None:
 @command
 @click.argument("backup", metavar="FOLDER")
 def restore(context: Context, backup: str) -> None:
-    """Copy a backup to where the topology has its store and published tables here, and audit the copy.
+    """Copy a backup to the places of the topology's store and published tables, and audit the copy.
 
-    Nothing may be there yet; set PIPELINE_HOME or PIPELINE_STORE to another place. The copy is a store of its
-    own, which goes on reading where the backup ended, also beside the original. It needs no Spark.
+    Nothing may be in these places yet; set PIPELINE_HOME or PIPELINE_STORE to another place. A restore that
+    was interrupted goes on when it is run again. The copy is a store of its own, which goes on reading where
+    the backup ended, also beside the original. It needs no Spark.
     """
     from acker.batches.run import utc_now
     from acker.core.paths import absolute

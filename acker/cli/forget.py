@@ -16,7 +16,7 @@ from acker.core.events import SELECTABLE
 @click.option("--requested-by", default=None, help="Kept in replay_requests; you by default.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; say what would be.")
 def forget(context: Context, why: str, requested_by: str | None, dry_run: bool, **fields: Any) -> None:
-    """Take what the store tells of messages' own data out of it: the reasons of their failures.
+    """Remove the reasons of chosen messages' failures from the store, since reasons may quote rows.
 
     Messages in flight are refused. The source, the streams until their retention, and published tables keep
     their rows: docs/how-to/personal-data.md says what to do about each. It needs no Spark.

@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Output of the commands for people: tables and sentences."""
 
 import os
 import sys
@@ -43,7 +43,11 @@ _COLOURS = {
 
 
 def _text(value: str, style: str = "", keep: str = "") -> Text:
-    """A text of any author, which is shown neither as markup nor as a command to the terminal."""
+    """A text of any author, which is shown neither as markup nor as a command to the terminal.
+
+    Args:
+        keep: unprintable characters that stay as they are, such as the ends of lines.
+    """
     return Text(printable(value, keep), style=style)
 
 
@@ -265,7 +269,13 @@ def _short(value: object) -> str:
 def failures(
     found: "Failures", samples: "Mapping[MessageId, SourceRow]", fold: int, held: "Sequence[Hold]" = ()
 ) -> None:
-    """Print the held batches, and the commonest failures, each with the source row of one message."""
+    """Print the held batches, and the commonest failures, each with the source row of one message.
+
+    Args:
+        samples: message -> the row that the source holds of it.
+        fold: the newest fold, up to which failures are counted.
+        held: the holds of the held batches.
+    """
     for hold in held:
         line(f"{hold}. Its messages wait.", "red")
     if not found.commonest:

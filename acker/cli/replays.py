@@ -21,8 +21,8 @@ from acker.cli.selecting import selecting
 def replay(context: Context, why: str, requested_by: str | None, dry_run: bool, **fields: Any) -> None:
     """Emit messages again: those that are due, or with --state those that you choose.
 
-    Messages in flight are left alone. Acked ones may be chosen; what they published is replaced once
-    they are acked again. `run` then takes the emitted messages on.
+    Messages in flight are left alone. Acked messages may be chosen; their rows in published tables are
+    replaced once they are acked again. `run` then takes the emitted messages through the bolts.
     """
     from acker.cli import rendering as render
     from acker.operations import replay as replays

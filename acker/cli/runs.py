@@ -1,4 +1,4 @@
-"""The commands that take a topology's messages on: `run`, `fold`, `publish`, `give-up`; and `acknowledge`."""
+"""The commands `run`, `fold`, `publish` and `give-up`, which do a topology's work, and `acknowledge`."""
 
 import sys
 from dataclasses import asdict
@@ -15,7 +15,7 @@ NOTHING_PASSED = 3  # the exit code
 @click.option("--limit", type=click.IntRange(min=0), help="Read at most so many new messages.")
 @click.option("--drain", is_flag=True, help="Repeat until nothing is left to read, replay or wait for.")
 def run(context: Context, limit: int | None, drain: bool) -> None:
-    """Run one cycle: replay what is due, read on, run every bolt, fold, publish.
+    """Run one cycle: replay due messages, read new ones, run every bolt, fold, publish.
 
     Exit code 3 says that new messages failed, and that no message was acked or is still in flight.
     """
@@ -110,10 +110,10 @@ def give_up(context: Context, bolt: str, why: str, requested_by: str | None) -> 
 @click.option("--why", default="", help="Kept in acknowledgements.")
 @click.option("--by", "who", default=None, help="Kept in acknowledgements; you by default.")
 def acknowledge(context: Context, fold: int | None, why: str, who: str | None) -> None:
-    """Say that you know of the messages that were given up up to a fold: dead letters and lost ones.
+    """Say that you know of the messages that were given up in the folds up to --fold.
 
-    The DAG `<topology>.monitor` fails for them until somebody does. What was given up in later folds stays
-    unacknowledged. It needs no Spark.
+    These are dead letters and lost messages. The DAG `<topology>.monitor` fails for them until somebody says
+    so. Messages that are given up in later folds stay unacknowledged. It needs no Spark.
     """
     from acker.cli import rendering as render
     from acker.operations.acknowledge import acknowledge as acknowledge_all

@@ -16,7 +16,8 @@ _NONE = 1  # the exit code where no server runs
 def server(action: str, port: int | None) -> None:
     """Start, stop or find the Spark Connect server; commands that need it start it themselves.
 
-    `run` starts it, stays, and ends it when it is ended itself, as a supervisor wants it.
+    `run` starts the server and stays, as a supervisor wants it. When `run` is told to end, it ends the
+    server.
     """
     from acker.runtime.server import process as servers
 

@@ -15,11 +15,11 @@ from acker.runtime.settings import Settings
     "--classes", is_flag=True, help="Keep Java's classes too, with which a server starts sooner (220 MB)."
 )
 def setup(classes: bool) -> None:
-    """Check Java and fetch the jars that the Spark server loads. Does nothing where they are there.
+    """Check Java and fetch the jars that the Spark server loads, unless they are there already.
 
-    Those of S3 are among them where PIPELINE_STORE is there. A server that starts without them fetches them
-    then. PIPELINE_JARS names a folder of your own instead. Where PIPELINE_SPARK_MASTER is a cluster, the
-    Python packages for its executors are packed too.
+    If PIPELINE_STORE is on S3, the jars for S3 are fetched too. A server that starts without its jars fetches
+    them then. If PIPELINE_JARS names a folder of your own, the jars in it are taken and none are fetched. If
+    PIPELINE_SPARK_MASTER is a cluster, the Python packages for its executors are packed too.
     """
     settings = Settings.from_env()
     click.echo(f"Java {check_java()}: {shutil.which(java_command())}")

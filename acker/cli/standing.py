@@ -13,7 +13,8 @@ from acker.cli.context import Context, command
 def adopt(context: Context, stream: str, dry_run: bool) -> None:
     """Publish STREAM to a table or topic to which another store publishes, from now on.
 
-    Rows of both are there then. A message that both stores have read is there twice.
+    From then on the table or topic has rows of both stores. It has a message twice that both stores have
+    read.
     """
     from acker.operations.standing import adopt as adopt_target
     from acker.operations.standing import strangers
@@ -49,10 +50,10 @@ def adopt(context: Context, stream: str, dry_run: bool) -> None:
     help="What was published up to FOLD is there, as you know; by default as the table or topic says.",
 )
 def republish(context: Context, stream: str, dry_run: bool, after: int | None) -> None:
-    """Publish again what the target of STREAM has lost: it was dropped, made anew or restored.
+    """Publish again the rows that the target of STREAM has lost: it was dropped, made anew or restored.
 
-    Messages whose tuples were trimmed cannot be published again; replay those. What was sent to a topic
-    stays there, and is sent once more.
+    Messages whose tuples were trimmed cannot be published again; replay those messages. Records that were
+    sent to a topic stay there, and are sent once more.
     """
     from acker.operations.standing import look
     from acker.operations.standing import republish as publish_again

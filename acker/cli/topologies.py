@@ -12,7 +12,7 @@ from acker.runtime.settings import Settings
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_registered(as_json: bool) -> None:
-    """List the topologies that PIPELINE_TOPOLOGIES registers, and what is wrong with some."""
+    """List the topologies that PIPELINE_TOPOLOGIES registers, each with its description or its fault."""
     from acker.cli import rendering as render
     from acker.runtime.registry import registered_topologies
 
@@ -41,7 +41,7 @@ def list_registered(as_json: bool) -> None:
 @click.argument("name", metavar="TOPOLOGY")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def describe(name: str, as_json: bool) -> None:
-    """Show the topology's components, what each reads and where it publishes."""
+    """Show the topology's components, each with its inputs and the tables that it publishes to."""
     from acker.cli import rendering as render
     from acker.runtime.manifest import manifest_of
     from acker.runtime.registry import load_topology

@@ -49,7 +49,10 @@ def kept(error: BaseException) -> str:
 
 
 def _in_home(now: datetime) -> tuple[int, Path]:
-    """Make a file for a trace in the home, in which the newest traces stay.
+    """Make a file for a trace in the home, and delete the oldest traces there.
+
+    Returns:
+        The descriptor of the open file, and its path.
 
     Raises:
         OSError: there is no home, or it cannot be written.

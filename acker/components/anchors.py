@@ -106,7 +106,12 @@ def _merged(parts: Column) -> Column:
 
 
 def anchored(frame: DataFrame, salt: int) -> DataFrame:
-    """Tuples with an `anchor` in place of their roots."""
+    """Tuples with an `anchor` in place of their roots.
+
+    Args:
+        frame: the tuples, with the column `_root_id` and perhaps `_root_ids`.
+        salt: the number from which the seals of this batch are made.
+    """
     secret = bound_literal(salt, "_root_id")
     others = F.lit(None)
     if "_root_ids" in frame.columns:
@@ -127,7 +132,14 @@ def _is_mine(part: Column, secret: Column) -> Column:
 
 
 def roots(salt: int, several: bool) -> list[Column]:
-    """The columns of a stream that hold an anchor's roots; an anchor that is none of the batch's raises."""
+    """The columns `_root_id` and, if `several`, `_root_ids`, made from the column `anchor` of a bolt's rows.
+
+    Where a row has an anchor that is none of the batch's, the evaluation of the columns raises.
+
+    Args:
+        salt: the number from which the seals of this batch are made.
+        several: whether an anchor may have several roots.
+    """
     anchor, secret = F.col("anchor"), bound_literal(salt, "anchor._root_id")
     foreign = F.raise_error(F.lit(FOREIGN_ANCHOR)).cast("bigint")
     if not several:

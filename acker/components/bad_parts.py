@@ -19,7 +19,7 @@ Range = tuple[int, int]  # of sorted roots: from the first index to before the s
 
 
 def without(frame: DataFrame, roots: Sequence[int]) -> DataFrame:
-    """The tuples of a frame that have none of some roots, and those without a root."""
+    """The tuples of a frame whose `_root_id` is not among some roots, and those without a root."""
     return frame.join(_frame(frame.sparkSession, roots), "_root_id", "left_anti")
 
 
@@ -71,9 +71,16 @@ class Local:
 
 
 def local(inputs: Frames, roots: Sequence[int], some: Sequence[int]) -> Local | None:
-    """Parts of tables in this process, with the tuples of some of the roots.
+    """Parts of tables in this process, with the tuples of some of the roots that are searched.
 
-    None where Spark does not take back its own values: a map, say, that has a key twice.
+    Args:
+        inputs: the batch's own frames.
+        roots: all roots that are searched, sorted. Ranges are of their indices.
+        some: the roots whose tuples the tables hold.
+
+    Returns:
+        The parts; None where the tuples cannot be read, or Spark does not take back its own values: a map,
+        say, that has a key twice.
     """
     spark = next(iter(inputs.values())).sparkSession
     mine = _frame(spark, some)

@@ -1,16 +1,21 @@
 """Finding the messages for which a transformation raises, when Spark only says that a row somewhere did.
 
-Without ANSI mode a value that cannot be taken is null and nothing raises. So one such run tells the suspects:
-messages with a null in a row that they made, or without any row. Once the others pass, the suspects alone are
-searched. A range of messages that raises is run in quarters, several at once, until single messages remain.
+Without ANSI mode Spark makes a null of a value that an expression cannot take, and does not raise. So one run
+without ANSI mode tells the suspects: messages with a null in a row that they made, or without any row. If the
+other messages pass, the suspects alone are searched. An error that is raised in either mode (a UDF,
+`raise_error`) has no suspects, and all messages are searched.
 
-m bad messages among s suspects cost about 4 · m · log4(s / m) + 4/3 · m runs of the transformation, over ever
-smaller parts. An error that is raised in either mode (a UDF, `raise_error`) has no suspects, and all messages
-are searched. Where only tuples that met raise, as in a join, each quarter passes. Then the halves are tried,
-and if they pass as well, each is divided beside the other, with one more run for each time.
+A range of messages that raises is run in quarters, several at once, until single messages remain. m bad
+messages among s suspects cost about 4 · m · log4(s / m) + 4/3 · m runs of the transformation, over ever
+smaller parts.
 
-The end of a Python worker, by a crash of its own or by the system's out-of-memory killer, is searched for
-likewise, but a message alone has to end three of them. If all parts of a range pass alone, none is at fault.
+Tuples may raise only where they meet, as in a join. Then each quarter of a range passes, and the two halves
+are run. If both halves pass, one more run has them together. If that run raises, each half is divided, and
+its parts are run beside the whole other half.
+
+A message may also end a Python worker, by a crash or by the system's out-of-memory killer. Such a message is
+searched for in the same way, but alone it has to end three workers. If all parts of a range pass alone, no
+message of the range is at fault.
 """
 
 from collections.abc import Callable, Sequence
@@ -119,7 +124,12 @@ def _with_nulls(ids: DataFrame, made: DataFrame) -> pa.ChunkedArray:
 
 
 class _Failing(NamedTuple):
-    """A range of roots that raises beside others, which pass without it."""
+    """A range of roots that raises together with other ranges, which pass without it.
+
+    Args:
+        beside: the other ranges; none where the range raises alone.
+        error: the error that the range raises together with them.
+    """
 
     range: Range
     beside: tuple[Range, ...]
@@ -241,7 +251,7 @@ class _Search:
 
 
 def _divided(whole: Range, ways: int) -> list[Range]:
-    """A range in so many parts, or one by one where it is shorter."""
+    """The parts of a range: `ways` of about one length, or one for each root where there are fewer roots."""
     low, high = whole
     edges = sorted({low + (high - low) * part // ways for part in range(ways + 1)})
     return list(pairwise(edges))

@@ -208,14 +208,14 @@ class Component(Stream, ABC):
         """
 
     def find_bad_rows(self, work: "Work", bad: BadRows, error: PySparkException) -> BadRows:
-        """The roots whose rows make a batch raise, beside those that are known.
+        """The roots whose rows make a batch raise, together with those that are known already.
 
         Args:
-            bad: roots that are left out already.
-            error: the error that the batch raised without these.
+            bad: the known roots, whose rows are left out already.
+            error: the error that the batch raised without these rows.
 
         Raises:
-            BoltError: there are so many of them that the bolt is taken to be at fault.
+            BoltError: there are so many such roots that the bolt is taken to be at fault.
             PySparkException: no row is at fault, or the component does not look through its rows.
         """
         raise error

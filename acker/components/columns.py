@@ -40,8 +40,9 @@ def check_columns(kind: str, component: str, columns: Iterable[str]) -> None:
 
 
 def nullable(schema: StructType) -> list[StructField]:
-    """The columns of Python's rows as Spark is told of them: a row that fails its message has no values.
+    """The columns of a schema, all of them nullable, for the rows that a bolt's Python code makes.
 
-    Python checks that columns which are NOT NULL have a value in all other rows.
+    A row that fails its message has no values, so Spark is told that each column may be null. Python checks
+    that columns which are NOT NULL have a value in all other rows.
     """
     return [StructField(column.name, column.dataType) for column in schema.fields]

@@ -93,7 +93,8 @@ class RichBoltComponent(Component):
         """See `Component`.
 
         Raises:
-            BoltError: two of its streams have a column of different types, or one has a reserved name.
+            BoltError: two of the bolt's streams have a column of one name in different types, or a stream has
+                a column that `check_columns` refuses.
         """
         made = self._checked(work, others(self._frames(work), bad))
         return made.unionByName(failed(work.spark, bad), allowMissingColumns=True) if bad else made
@@ -157,7 +158,11 @@ def _located(work: Work, name: str, batches: list[int]) -> DataFrame | None:
 
 
 def _given(work: Work, bolt: RichBoltComponent, index: int) -> list[DataFrame]:
-    """The tuples that are new to the bolt."""
+    """The tuples of an input that are new to the bolt, in one frame; no frame where there are none.
+
+    Args:
+        index: the number of the input among the bolt's inputs.
+    """
     name = bolt.inputs[index]
     rows = _located(work, name, work.taken.get(name, []))
     if rows is None:
@@ -175,7 +180,14 @@ def _given(work: Work, bolt: RichBoltComponent, index: int) -> list[DataFrame]:
 
 
 def _again(work: Work, bolt: RichBoltComponent, index: int, held: pl.DataFrame) -> list[DataFrame]:
-    """The tuples that the bolt holds back, read from where they lie."""
+    """The tuples of an input that the bolt holds back, in one frame; no frame where there are none.
+
+    The tuples are read from where they lie.
+
+    Args:
+        index: the number of the input among the bolt's inputs.
+        held: the rows of `held_back` for this input.
+    """
     name = bolt.inputs[index]
     rows = _located(work, name, held["batch"].unique().to_list())
     if rows is None:
@@ -239,7 +251,12 @@ _Columns = dict[str | None, list[str]]
 
 
 def _emitted(spark: SparkSession, bolt: RichBoltComponent) -> tuple[_Columns, _Columns, StructType]:
-    """The columns of each of the bolt's streams, those NOT NULL, and the schema of its rows."""
+    """The columns of each of the bolt's streams, those NOT NULL, and the schema of the bolt's rows.
+
+    Raises:
+        BoltError: two streams have a column of one name in different types or cases, or a stream has a
+            column that `check_columns` refuses.
+    """
     streams: list[tuple[str | None, str]] = [(None, bolt.schema), *bolt.further.items()]
     columns: _Columns = {}
     required: _Columns = {}
@@ -250,9 +267,11 @@ def _emitted(spark: SparkSession, bolt: RichBoltComponent) -> tuple[_Columns, _C
         columns[name] = schema.names
         required[name] = [column.name for column in schema.fields if not column.nullable]
         for column in nullable(schema):
-            if fields.setdefault(column.name, column).dataType != column.dataType:
+            known = fields.setdefault(column.name.lower(), column)
+            if (known.name, known.dataType) != (column.name, column.dataType):
+                differs = "type than" if known.name == column.name else f"case than {known.name}"
                 raise BoltError(
-                    f"Bolt {bolt.name} emits {column.name} to {name} in another type than to its other "
+                    f"Bolt {bolt.name} emits {column.name} to {name} in another {differs} to its other "
                     "streams, which lie in the same table; rename one.",
                     component=bolt.name,
                 )

@@ -31,7 +31,16 @@ _LONGEST_QUOTED = 200  # characters of what a bolt has emitted by mistake
 
 
 def misfit(kind: type[Exception], before: str, values: Any, after: str) -> Exception:
-    """An error that quotes values that a bolt has emitted; its `told` is the text for the reason."""
+    """An error that quotes the beginning of values that a bolt has emitted.
+
+    Its attribute `told` is the text for a reason. That text also has the next part of the values between
+    marks, at which a redaction looks for secrets.
+
+    Args:
+        kind: the class of the error.
+        before: the text before the quotation.
+        after: the text after the quotation.
+    """
     text = repr(values)
     error = kind(f"{before} {text[:_LONGEST_QUOTED]}{after}")
     error.told = f"{before} {shown(text, _LONGEST_QUOTED)}{after}"  # type: ignore[attr-defined]
@@ -47,13 +56,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Scalars:
-    """Values of a type without elements.
+    """The conversion of Python's values for a column of a type without elements.
 
     Args:
         kind: the type.
         plain: classes of values that Arrow takes exactly, or refuses.
-        converted: the function that makes such a value of another one; None where it is not the same.
-        are_exact: whether values of these classes are taken exactly, where their class does not tell.
+        converted: the function that turns a value of any class into one that Arrow takes exactly; None where
+            the type does not take the value.
+        are_exact: whether Arrow takes values of these classes exactly, where their class alone does not tell.
     """
 
     kind: pa.DataType
@@ -62,7 +72,7 @@ class Scalars:
     are_exact: Callable[[Sequence[Any]], bool] = lambda values: True
 
     def are_plain(self, values: Sequence[Any]) -> bool:
-        """Whether Arrow takes the values as they are, or refuses them."""
+        """Whether no value has to be converted, since Arrow takes each one exactly or refuses it."""
         return self.plain.issuperset(map(type, values)) and self.are_exact(values)
 
     def kept(self, value: Any) -> Any:
@@ -70,7 +80,11 @@ class Scalars:
         return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
     def exact(self, value: Any) -> Any:
-        """A value as Arrow takes it exactly."""
+        """A value in the form that Arrow takes exactly.
+
+        Raises:
+            Refused: the type does not take the value.
+        """
         if value is None:
             return None
         try:
@@ -120,7 +134,14 @@ def _double(value: Any) -> float | None:
 
 
 def _single(value: Any) -> float | None:
-    """The closest float of 32 bits; of an int or a Decimal the same."""
+    """A number as a float of 32 bits; None where the type does not take it.
+
+    A float becomes the closest one, but none other than 0 may become 0. An int or a Decimal must stay the
+    same number.
+
+    Raises:
+        OverflowError: the number is too large.
+    """
     double = _double(value)
     if double is None or double != double:
         return double
@@ -131,7 +152,10 @@ def _single(value: Any) -> float | None:
 
 
 def _are_singles(values: Sequence[Any]) -> bool:
-    """Whether no finite number becomes infinite among 32 bits, and none but 0 becomes 0."""
+    """Whether no value changes too much as a float of 32 bits.
+
+    No finite number may become infinite, and no number other than 0 may become 0.
+    """
     double = pa.array(values, pa.float64())
     single = double.cast(pa.float32())
     same = pc.and_(
@@ -149,7 +173,7 @@ def _decimal(value: Any) -> Decimal | int | None:
 
 
 def _are_decimals(values: Sequence[Any]) -> bool:
-    """Whether none has an exponent that costs Arrow seconds."""
+    """Whether no Decimal among the values has an exponent with which Arrow would take seconds."""
     return all(abs(value.adjusted()) <= _MOST_DIGITS for value in values if type(value) is Decimal)
 
 
@@ -169,7 +193,10 @@ def _date(value: Any) -> date | None:
 
 
 def _moment(value: Any) -> datetime | None:
-    """A datetime of Python's own; None where one of pandas is finer than a microsecond."""
+    """A value as a datetime of Python's own.
+
+    None where the value is no datetime, or is one of pandas that is finer than a microsecond.
+    """
     if not isinstance(value, datetime) or getattr(value, "nanosecond", False):
         return None
     day = value.year, value.month, value.day
@@ -207,7 +234,10 @@ def _clock(value: Any) -> time | None:
 
 
 def scalars(kind: pa.DataType) -> Scalars:
-    """How a type without elements takes its values; one that is not known takes none."""
+    """The conversion of Python's values for a type without elements.
+
+    The conversion for an unknown type takes no value but None.
+    """
     ways: list[tuple[Callable[[pa.DataType], bool], tuple[Any, ...]]] = [
         (pa.types.is_boolean, ({bool}, lambda value: value if isinstance(value, bool) else None)),
         (pa.types.is_integer, ({int}, _integer)),

@@ -39,7 +39,8 @@ def found_in(
         error: the error that the write of these rows raised.
 
     Raises:
-        BoltError: there are so many of them that the component is taken to be at fault.
+        BoltError: so many messages make the batch raise that the component is taken to be at fault, or a row
+            has an anchor that is none of the batch's.
         PySparkException: no message is at fault.
     """
     made_of = partial(rows_of, work)

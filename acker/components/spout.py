@@ -80,7 +80,10 @@ class SpoutComponent(Component):
             super(SpoutComponent, readable).write(work)
 
     def _without_unreadable(self, work: Work) -> "SpoutComponent | None":
-        """The spout without the parts of a batch that its source cannot read; None where it can read all."""
+        """The spout without the parts of a batch that its source cannot read.
+
+        None where the source can read all parts, or cannot pass over any.
+        """
         if not isinstance(self.source, PassesOver):
             return None
         planned, counts = work.batch.input, self._planned(work)
@@ -161,7 +164,13 @@ class SpoutComponent(Component):
         return frame.withColumn("_root_id", F.lit(None).cast("bigint"))
 
     def _is_tracked(self, kind: Column) -> Column:
-        """Whether a message is tracked; where a condition says so, also one whose columns cannot be read."""
+        """Whether a message is tracked.
+
+        If a SQL condition decides this, a message whose columns cannot be read is tracked as well.
+
+        Args:
+            kind: the column `_kind`, which is not null for a message that cannot be read.
+        """
         if isinstance(self.reliable, str):
             return kind.isNotNull() | F.expr(self.reliable)
         return F.lit(self.reliable)
@@ -216,7 +225,7 @@ class SpoutComponent(Component):
 def _as_in_stream(
     emissions: pl.DataFrame, read: pa.Table, batch: int, columns: pa.Schema, why_gone: str
 ) -> pa.Table | None:
-    """The rows of emissions; None where their stream lacks some of the columns, or has another type there.
+    """The rows of emissions; None where the stream lacks a column of theirs, or has it in another type.
 
     Args:
         emissions: `EMISSIONS`, root_id and perhaps late.
@@ -273,10 +282,12 @@ def _reported(read: DataFrame) -> tuple[Column, Column]:
 def _with_late(work: Work, messages: pl.DataFrame) -> pl.DataFrame:
     """Messages of a replay, with a column `late` that marks the late ones, if there are any.
 
-    A late message's tuples of the acked attempt may be gone, so that no published table can take back what
-    these added. A replay of late messages is rejected, but a trimming may begin between the choice and the
-    plan. This function is called when the plan is committed. A trimming that is announced before is seen
-    here. One that is announced later sees the plan, since it looks for plans before it deletes.
+    A message is late if a trimming may have deleted the tuples of its acked attempt. Then no published table
+    can take back the values that these tuples added to it. A replay of late messages is rejected, but a
+    trimming may begin between the choice and the plan.
+
+    This function is called after the plan is committed. It sees a trimming that was announced before its
+    call. A trimming that is announced later sees the plan, since it looks for plans before it deletes.
     """
     trim = newest_trim(work.journal.store)
     if not trim.number or not work.batch.replay.replaces or not work.takes_back:

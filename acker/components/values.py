@@ -27,7 +27,12 @@ _NO_LISTS = (str, bytes, bytearray, memoryview)
 
 @dataclass(frozen=True)
 class _Lists:
-    """Values of an array."""
+    """The conversion of Python's values for a column of arrays, with the methods of `Scalars`.
+
+    Args:
+        kind: the type of the array.
+        element: the conversion of its elements.
+    """
 
     kind: pa.DataType
     element: "_Values"
@@ -55,7 +60,15 @@ class _Lists:
 
 @dataclass(frozen=True)
 class _Maps:
-    """Values of a map: a dict, or a list of pairs, as a bolt is given one."""
+    """The conversion of Python's values for a column of maps, with the methods of `Scalars`.
+
+    A value is a dict, or a list of pairs, in which form a bolt is given a map.
+
+    Args:
+        kind: the type of the map.
+        key: the conversion of its keys.
+        item: the conversion of its values.
+    """
 
     kind: pa.DataType
     key: "_Values"
@@ -92,7 +105,16 @@ class _Maps:
 
 @dataclass(frozen=True)
 class _Structs:
-    """Values of a struct: a dict, a Row or a named tuple of some of its fields, or all of them in order."""
+    """The conversion of Python's values for a column of structs, with the methods of `Scalars`.
+
+    A value is a dict, a Row or a named tuple of some of the fields, or a tuple or list of all fields in
+    order.
+
+    Args:
+        kind: the type of the struct.
+        fields: name of a field -> the conversion of its values.
+        required: the names of the fields that are NOT NULL.
+    """
 
     kind: pa.DataType
     fields: Mapping[str, "_Values"]
@@ -202,7 +224,11 @@ def _elements(value: Any) -> Sequence[Any] | None:
 
 
 def _by_name(value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
-    """The fields of a value that stands for a struct; None where it does not."""
+    """The fields of a value that stands for a struct, by name; None where the value stands for none.
+
+    Args:
+        names: the names of the struct's fields, in order. They count where the value has no names of its own.
+    """
     if isinstance(value, Mapping):
         return value
     own = getattr(value, "__fields__", None) or getattr(value, "_fields", None) or names

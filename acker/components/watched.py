@@ -53,7 +53,10 @@ class Watched:
         yield from ()
 
     def _status(self, child: int) -> int:
-        """How the process ended; it is killed where it does not, as a copy of a process with threads may."""
+        """The exit status of the process, as `os.waitpid` gives it.
+
+        A copy of a process with threads may never end. It is killed after a while, and then the status is 0.
+        """
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             pid, status = os.waitpid(child, os.WNOHANG)

@@ -208,7 +208,11 @@ class RichRunner:
             return batch_of([self._fitting(row) for row in rows], self.columns)
 
     def _fitting(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row, or a failure of the messages that it belongs to, or else of those that caused it."""
+        """A row that the bolt emitted; where its values do not fit the columns, a failure in its place.
+
+        The failure fails the messages that the row belongs to. If the row belongs to none, the failure fails
+        the messages of the tuples for which the bolt emitted the row.
+        """
         try:
             batch_of([row], self.columns)
         except MISFITS as error:
@@ -218,10 +222,12 @@ class RichRunner:
 
 
 def _slices(results: Iterable[tuple[_Anchor, _Rows]]) -> Iterator[list[tuple[_Anchor, _Rows]]]:
-    """The results for tuples, those together that have about `ROWS_AT_ONCE` rows.
+    """The results in their order, in slices of about `ROWS_AT_ONCE` rows each.
+
+    A slice ends with the result that brings it to this number. The last slice may be empty.
 
     Args:
-        results: for each tuple something and its rows.
+        results: pairs of a value that is handed on and a list of rows.
     """
     some: list[tuple[_Anchor, _Rows]] = []
     count = 0
@@ -235,7 +241,11 @@ def _slices(results: Iterable[tuple[_Anchor, _Rows]]) -> Iterator[list[tuple[_An
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Row]:
-    """The values of an input's tuples, each at its tuple's place in the batch."""
+    """A column of structs as Rows, one for each tuple of the batch; no Rows where there is no such column.
+
+    Args:
+        name: the name of the column.
+    """
     if name not in batch.schema.names:  # the input had none
         return []
     column = batch.column(name)

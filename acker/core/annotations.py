@@ -1,4 +1,4 @@
-"""Annotations of arguments: the kinds that each allows, the members of protocols, and both in words."""
+"""Annotations of arguments: the values that each allows, members that a protocol requires, words for both."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -52,9 +52,10 @@ def optional(method: _Method) -> _Method:
 
 
 def missing(protocol: type, kind: type, value: Any = None) -> list[str]:
-    """The members that a protocol requires and that a class lacks, or only inherits from it without a body.
+    """The members that a protocol requires and a class lacks, or has only as the protocol has it.
 
     Args:
+        kind: the class.
         value: an instance of the class, which may have members of its own.
     """
     members = [

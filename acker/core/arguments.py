@@ -105,7 +105,14 @@ def bound_to(
 
 
 def _checked(whose: str, parameter: inspect.Parameter, value: Any) -> Any:
-    """An argument, as it is passed to the function."""
+    """An argument, as it is passed to the function, after a check against its annotation.
+
+    Args:
+        whose: the name of the call in errors.
+
+    Raises:
+        SettingsError: the value does not fit the annotation.
+    """
     hint, name = parameter.annotation, parameter.name
     try:
         if parameter.kind is parameter.VAR_POSITIONAL:

@@ -1,7 +1,7 @@
 """Checks of the names and types in a schema's DDL, without Spark.
 
-Spark alone parses schemas. A part that is not understood here is left to Spark, so no schema that Spark takes
-is refused.
+Spark alone parses schemas. A part that this module does not understand is left to Spark, so no type that
+Spark takes is refused. A name that Spark takes is refused where this project reserves it.
 """
 
 import re
@@ -24,13 +24,16 @@ _MARKS = {"(": 1, "<": 1, ")": -1, ">": -1}
 
 
 def check_types(which: str, ddl: str) -> None:
-    """Refuse a schema with a type that Spark does not have, or with a column without a type.
+    """Refuse a schema with a fault in its types or its form that can be seen without Spark.
+
+    A fault is a type that Spark does not have, a column without a type, a decimal with too many digits, an
+    open bracket, a semicolon, or a character that no table can store.
 
     Args:
         which: the name of the schema in errors.
 
     Raises:
-        SettingsError: naming the column, and the type.
+        SettingsError: the schema has a fault. The error names it, with the column and the type at fault.
     """
     if strange := not_storable(ddl):
         raise SettingsError(f"{which} has in it {strange}{place()}. Leave it out.")

@@ -5,10 +5,11 @@ the order of rows does not matter, and each row counts as often as it is there. 
 ever, so no digest may change: digests are made from Arrow's buffers alone, and not by a library's own hash.
 
 Equal rows have equal digests. A column counts by its name, in upper or lower case alike. A null adds nothing,
-so a column that is added later changes no digest. Numbers count by their value: 1 as bigint, decimal or
-double has the same digest, and so have 0.0 and −0.0, and all NaN. Times count as microseconds, dates as the
-microseconds of their midnight. The order of a struct's fields and of a map's entries does not count, the
-order of an array's elements does.
+so a column that is added later changes no digest. A whole number within 64 bits counts by its value alone: 1
+as bigint, decimal or double has the same digest. Any other decimal counts by its value among decimals, any
+other double among doubles. 0.0 and −0.0 have the same digest, and so have all NaN. Times count as
+microseconds, dates as the microseconds of their midnight. The order of a struct's fields and of a map's
+entries does not count, the order of an array's elements does.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +56,11 @@ def row_digests(rows: pa.RecordBatch, columns: Sequence[str], root: str | None =
 
 
 def value_digests(values: pa.Array) -> Numbers:
-    """The digest of each value, 0 of null."""
+    """The digest of each value, 0 of null.
+
+    Raises:
+        NoDigest: the values are of a type that has no digest.
+    """
     return _digest(values)
 
 
@@ -142,7 +147,7 @@ def _floating(values: pa.Array) -> Numbers:
 
 
 def _decimal(values: pa.Array) -> Numbers:
-    """Digests of decimals: of the digits without trailing zeros of the fraction, and of the scale then."""
+    """Digests of decimals: of the digits without the fraction's trailing zeros, and of the scale left."""
     wide = values.cast(pa.decimal128(38, values.type.scale))
     words = np.frombuffer(wide.buffers()[1], np.uint64).reshape(-1, 2)[wide.offset : wide.offset + len(wide)]
     low, high = words[:, 0].copy(), words[:, 1].copy()
@@ -163,7 +168,12 @@ def _decimal(values: pa.Array) -> Numbers:
 
 
 def _negated(low: Numbers, high: Numbers, which: npt.NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """Numbers of 128 bits, some of them with the other sign."""
+    """Numbers of 128 bits, with the other sign where `which` is true.
+
+    Args:
+        low: the lower 64 bits of each number.
+        high: the upper 64 bits of each number.
+    """
     other = ~low + np.uint64(1)
     return np.where(which, other, low), np.where(which, ~high + (other == 0).astype(np.uint64), high)
 
@@ -213,7 +223,11 @@ def _bytes(values: pa.Array) -> Numbers:
 
 
 def _words(data: pa.Buffer, begin: int, end: int, starts: npt.NDArray[np.int64]) -> Numbers:
-    """The words of eight bytes at some starts. After the end of the data there are zeros."""
+    """The word of eight bytes at each of some places in the bytes [begin, end) of a buffer.
+
+    Args:
+        starts: where each word begins, counted from `begin`. A word that goes past `end` has zeros there.
+    """
     padded = np.zeros(end - begin + _WORD, np.uint8)
     padded[: end - begin] = np.frombuffer(data, np.uint8)[begin:end]
     each = np.ndarray(end - begin + 1, "<u8", padded, strides=(1,))
@@ -221,7 +235,12 @@ def _words(data: pa.Buffer, begin: int, end: int, starts: npt.NDArray[np.int64])
 
 
 def _summed(numbers: Numbers, first: npt.NDArray[np.int64]) -> Numbers:
-    """The sum of each row's numbers. `first` has the place of each row's first number, and the end."""
+    """The sum of each row's numbers.
+
+    Args:
+        numbers: the numbers of all rows, those of one row after those of the other.
+        first: the index of each row's first number, and as last entry the length of `numbers`.
+    """
     sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(numbers, dtype=np.uint64)))
     return np.asarray(sums[first[1:]] - sums[first[:-1]])
 

@@ -72,4 +72,4 @@ class ServerError(AckerError):
 
 
 class UnknownMessage(AckerError):
-    """The ledger has never seen this message."""
+    """The ledger has never seen this message, or a text is not the name of a message."""

@@ -42,6 +42,9 @@ def markdown_code(value: object) -> str:
 def check_text(what: str, text: str) -> None:
     """Refuse a text that no table can hold, such as an argument whose bytes are not UTF-8.
 
+    Args:
+        what: the name of the text, with which the error begins.
+
     Raises:
         SettingsError: with the text.
     """

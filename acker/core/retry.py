@@ -61,7 +61,7 @@ class FailedAttempt(int):
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt, from 1; so many attempts of the message have failed."""
+        """The number of the attempt, from 1. An earlier attempt that was acked counts as well."""
         return int(self)
 
 
@@ -78,8 +78,7 @@ class RetryPolicy(Protocol):
         """Decide when a message is tried again.
 
         Args:
-            failure: the attempt that failed or timed out. As a number it says how often the message has
-                failed.
+            failure: the attempt that failed or timed out. As an `int` it is the attempt's number.
 
         Returns:
             Seconds to wait after the fold that has seen the failure, a finite number of 0 or more. More than

@@ -57,10 +57,10 @@ class Timeouts:
     def turn(self, previous: Turn | None, now: datetime) -> Turn:
         """The turn that a fold at `now` stands in, after a fold at `previous`.
 
-        However many windows passed in between, they are one turn; a clock that was set back is none. A clock
-        that jitters, back by the message timeout at most, keeps its window, or the same window would turn
-        each time the clock goes forward again. A clock that was set back further keeps its new time, and time
-        goes on from there.
+        However many windows passed between the two folds, they count as one turn. If the clock was set back,
+        no turn is counted. A clock that jitters, back by the message timeout at most, keeps its window.
+        Otherwise the same window would turn each time the clock goes forward again. A clock that was set back
+        further keeps its new time, and time goes on from there.
 
         Args:
             previous: the turn of the fold before; None before the first.

@@ -193,9 +193,14 @@ class Cluster:
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
     def oldest(self, positions: Mapping[Partition, int], committed: bool) -> datetime | None:
-        """The earliest time of the records at or after some offsets, one of each partition.
+        """The earliest time among the first records of some partitions, each read from an offset on.
 
-        None where no record is there, or none comes within seconds.
+        Args:
+            positions: partition -> the offset. The first record there or after it counts.
+            committed: whether only committed records count.
+
+        Returns:
+            The time, in UTC; None where no record is there, or none comes within seconds.
         """
         consumer = Consumer(
             {
@@ -240,7 +245,10 @@ class Cluster:
             return when_ready(ask)
 
     def admin(self) -> AdminClient:
-        """A new client of the cluster. Its answers are lost where it is not kept until they are there."""
+        """A new client of the cluster. The caller keeps the client until all answers are there.
+
+        The answers of a client that nobody holds any more are lost.
+        """
         own = {"bootstrap.servers": self.servers, "socket.timeout.ms": str(int(ANSWER_SECONDS * 1000))}
         return AdminClient({**self.settings, **own}, logger=_log)
 

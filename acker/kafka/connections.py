@@ -18,7 +18,7 @@ _lookups: list[Lookup] = []
 
 
 def look_up_with(lookup: Lookup) -> None:
-    """Ask a further lookup for connections that the environment does not name.
+    """Add a lookup, which is asked for connections that the environment does not name.
 
     Args:
         lookup: gives the extra of a connection by its name; None where it does not know the name.
@@ -34,7 +34,8 @@ def connection(name: str, place: str = "bootstrap.servers") -> dict[str, str]:
         place: the setting that the connection must have, the address of the cluster or registry.
 
     Raises:
-        SourceError: nobody knows the connection, or it has no such address.
+        SourceError: nobody knows the connection, its environment variable cannot be read, or the connection
+            has no such address.
     """
     for lookup in (_from_environment, *_lookups):
         found = lookup(name)

@@ -49,7 +49,11 @@ def _login(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _token(settings: Mapping[str, str]) -> dict[str, str]:
-    """A login with tokens that an endpoint hands out for a client's id and secret."""
+    """The options of a login with tokens that an endpoint hands out for a client's id and secret.
+
+    Raises:
+        SourceError: the login gets its tokens in another way.
+    """
     if settings.get("sasl.oauthbearer.method") != "oidc":
         raise SourceError("The login OAUTHBEARER needs sasl.oauthbearer.method=oidc and a token endpoint.")
     named = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
@@ -67,7 +71,7 @@ def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
 
 
 def _trust(settings: Mapping[str, str]) -> dict[str, str]:
-    """Whose certificates are trusted, where these are not the usual authorities."""
+    """The options that name trusted certificates; none where the usual authorities are trusted."""
     if "ssl.ca.pem" in settings:
         return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": settings["ssl.ca.pem"]}
     if "ssl.ca.location" in settings:
@@ -76,7 +80,11 @@ def _trust(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _certificate(settings: Mapping[str, str]) -> dict[str, str]:
-    """The client's own certificate and key."""
+    """The options with the client's own certificate and key; none where one of the two is missing.
+
+    Raises:
+        SourceError: the key is not in PKCS#8, or a file cannot be read.
+    """
     chain, key = _pem(settings, "ssl.certificate"), _pem(settings, "ssl.key")
     if chain is None or key is None:
         return {}

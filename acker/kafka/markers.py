@@ -93,7 +93,7 @@ def name_of(app: str) -> str:
 
 
 def app_of(name: str) -> str:
-    """The publisher whose markers a topic has, by the topic's name."""
+    """The transaction id of the publisher whose markers a topic has, by the topic's name."""
     app = name.removeprefix(MARKERS)
     return f"{app[:_UUID]}/{app[_UUID + 1 :]}"
 

@@ -79,7 +79,15 @@ def read_records(cluster: Cluster, spans: Mapping[Partition, Span]) -> Iterator[
 
 
 def _is_last(cluster: Cluster, record: Message, end: int) -> bool:
-    """Whether nothing comes after a record or an event of a partition before an end."""
+    """Whether a partition has nothing more before an offset, to judge by a record or an event of a consumer.
+
+    Args:
+        record: the record or event that the consumer has got of the partition.
+        end: the offset.
+
+    Raises:
+        SourceError: the event is a fault that does not pass by itself.
+    """
     fault = record.error()
     if fault is None:
         return int(record.offset() or 0) >= end - 1

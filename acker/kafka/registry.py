@@ -46,8 +46,8 @@ class Registry:
         """The schema of an id, as JSON.
 
         Raises:
-            NoSuchSchema: the registry does not know the id, or the schema is none of Avro, or refers to
-                others.
+            NoSuchSchema: the registry does not know the id, or the schema is not one of Avro, or refers to
+                other schemas.
             SourceError: the registry does not answer, or refuses.
         """
         request = Request(f"{self.url.rstrip('/')}/schemas/ids/{number}", headers=self._headers())

@@ -1,4 +1,4 @@
-"""Sending records to topics: a part at a time, each visible as a whole and together with its marker."""
+"""Sending records to topics, a part at a time. A transaction shows a part with its marker as a whole."""
 
 import contextlib
 import logging
@@ -80,12 +80,14 @@ class Fenced(SourceError):
 
 
 class Sender:
-    """A producer, which ends every other producer of its name and the transactions that it left open.
+    """A producer of records, which sends them a part at a time.
+
+    With transactions it ends every other producer of its name, and the transactions that the other left open.
 
     Args:
         cluster: the cluster of the topics.
         name: the name by which the cluster knows the producer again.
-        limits: topic -> the most bytes that it takes at once.
+        limits: topic -> the most bytes that a record, or a batch of records, may have there.
         transactional: whether records are sent in transactions. Without these, records may be there twice
             after a failure.
         partitioner: how a key chooses its partition; None: as librdkafka does.
@@ -128,11 +130,12 @@ class Sender:
 
         Args:
             records: the records of the part.
-            marks_of: the function that gives the records that mark a part, of the part as it was sent.
+            marks_of: makes the records that mark a part. It is called with the part once the cluster has all
+                records of the part.
 
         Raises:
             Fenced: another producer of that name goes on.
-            SourceError: the cluster does not take the part. None of its records counts then.
+            SourceError: the cluster does not take the part. In a transaction none of its records then counts.
         """
         part, self._tallies = Part(), {}
         with self._transaction() if self._transactional else self._flushed():
@@ -272,9 +275,9 @@ class Sender:
 def _as_raised() -> Iterator[None]:
     """Raise the client's own error where Python has made a SystemError of it.
 
-    The error that ends a producer is raised while it calls back. A callback that follows may run with that
-    error set. Python then makes a SystemError of it, or it is cleared, and then it is only known that there
-    was an error.
+    The client raises the error that ends a producer during a callback. If another callback runs while that
+    error is set, Python raises a SystemError in its place. Where the SystemError does not have the error as
+    its cause, only a fatal error without details is raised.
     """
     try:
         yield

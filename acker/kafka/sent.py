@@ -1,7 +1,7 @@
 """Sums of all records that a publisher has sent, by partition: their number, their offsets, their digests.
 
 The digests of records add up modulo 2^64, so their order does not matter and each one counts as often as it
-is there. They are kept in clusters for ever, so nothing here may change.
+is there. The sums are kept in clusters for ever, so neither digests nor the form of the sums may change.
 """
 
 import json
@@ -86,7 +86,7 @@ class Sent:
 
     Args:
         tuples: how many tuples were taken in when these sums were written, as the marker says.
-        untold: of how many of these tuples an older version kept no more than their number.
+        untold: how many of these tuples an older version has sent, of which only their number was kept.
         unsent: how many tuples had no topic.
         places: place -> the tally of the records there.
     """
@@ -102,7 +102,13 @@ class Sent:
         return self.unsent + sum(tally.total for tally in self.places.values())
 
     def upto(self, tuples: int) -> "Sent":
-        """The sums where the marker counts so many tuples: an older version has sent the rest."""
+        """The sums as of a marker, with the tuples that the marker counts and the sums do not as untold.
+
+        An older version has sent these tuples, and kept no sums of them.
+
+        Args:
+            tuples: how many tuples are taken in, as the marker says.
+        """
         return replace(self, tuples=tuples, untold=self.untold + max(0, tuples - self.tuples))
 
     def after(self, tuples: int, unsent: int, places: Mapping[Place, Tally]) -> "Sent":
@@ -141,5 +147,5 @@ class Sent:
 
 
 def added(one: Tally | None, other: Tally) -> Tally:
-    """The tally of two tallies of a partition together, of which the first may be missing."""
+    """The tally of two tallies of a partition together; the second alone where the first is None."""
     return other if one is None else one.plus(other)

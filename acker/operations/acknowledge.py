@@ -1,4 +1,4 @@
-"""Acknowledgements: a person says to know of the dead letters and lost messages up to a fold."""
+"""Acknowledgements: a person states that the dead letters and lost messages up to a fold are known."""
 
 import pyarrow as pa
 

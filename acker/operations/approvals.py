@@ -1,7 +1,8 @@
-"""Approvals of replays that a form asks for: which need one, the question, and who has answered.
+"""Approvals of replays that a form asks for: which replays need one, the question, and the answers.
 
-Each step of such a request is a row of the table `replay_steps`, which only code of this library writes. A
-scheduler's own notes, such as a task's state or its result, can be written by any user who may trigger a run.
+Each step of a request for a replay is a row of the table `replay_steps`, which only code of this library
+writes. A scheduler's own notes, such as a task's state or its result, can be written by any user who may
+trigger a run.
 """
 
 import json
@@ -55,7 +56,7 @@ class Told:
 
     @classmethod
     def of(cls, matched: Matched, gone: Gone) -> "Told":
-        """The numbers of a selection."""
+        """The numbers of the messages that a selection found, and of those among them that are gone."""
         acked = int(matched.emissions["replaces"].is_not_null().sum())
         partners = matched.count - matched.chosen
         return cls(matched.chosen, partners, acked, gone.count, gone.unchecked)
@@ -67,9 +68,10 @@ class ApprovalStatus:
 
     Args:
         request: the request.
-        others: how many requests of the same person count together with it.
-        messages: how many messages these others have.
-        answer: the newest answer of a person, if any.
+        others: how many other requests of the same person are counted together with this one against the
+            limit of `must_be_approved`.
+        messages: how many messages the other requests have.
+        answer: the newest answer to the request; None where there is none.
     """
 
     request: Request
@@ -115,7 +117,7 @@ def question_of(store: Store, request: Request, now: datetime) -> Question:
 
 
 def record_asked(run: Run, request: Request, told: Told) -> None:
-    """Record that a form has asked, once for a request."""
+    """Record that a form has asked for a replay, with the numbers of its messages, once for each request."""
     _record(run, request, Step.ASKED, request.requested_by, run.clock(), asdict(told))
 
 
@@ -139,7 +141,14 @@ def _record(
     told: dict[str, Any],
     apart: str = "",
 ) -> None:
-    """Append a step, once for each request, step and `apart`."""
+    """Append a step of a request to the table `replay_steps`, once for each request, step and `apart`.
+
+    Args:
+        who: the person who did the step; None where nobody did.
+        when: the time of the step.
+        told: the facts that the step tells, which are kept as JSON.
+        apart: a text that tells one step of a request from others of the same kind.
+    """
     row = {
         "request_id": request.request_id,
         "plan": request.plan,
@@ -153,7 +162,7 @@ def _record(
 
 
 def _told_of(store: Store, request: Request) -> Told | None:
-    """The numbers that were counted when a form asked; None where no form has asked."""
+    """The numbers that were recorded when a form asked for a replay; None where no form has asked."""
     rows = query(
         f"SELECT told FROM steps WHERE plan = '{request.plan}' AND step = '{Step.ASKED}'",
         steps=store.require(REPLAY_STEPS),
@@ -215,9 +224,13 @@ def approval_status(store: Store, request: Request, now: datetime) -> ApprovalSt
 
 
 def refused_since(store: Store, since: datetime) -> list[dict[str, Any]]:
-    """Requests that were to be emitted without the approval that they need, and have none since.
+    """Requests that somebody tried to emit after a time without the approval that they need.
 
-    Each has request_id, requested_by, matched and `refused_at`; the newest is first.
+    Requests that were approved or emitted after the newest such try are left out.
+
+    Returns:
+        Rows of `request_id`, `requested_by`, `matched`, which is the number of messages, and `refused_at`,
+        which is the time of the newest such try. The newest is first.
     """
     requests, steps = store.open(REPLAY_REQUESTS), store.open(REPLAY_STEPS)
     if requests is None or steps is None:

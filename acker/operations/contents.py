@@ -1,8 +1,8 @@
 """Folds that have tuples for a target, and folds that have none.
 
 A fold whose acked messages have no tuple in the target's stream costs the target nothing, neither a job nor a
-version. The target's position then stays behind, and each look reads such folds again. So after every few of
-them the newest is taken in all the same.
+version. The target's position then stays behind, and whoever looks for folds to publish reads such folds
+again. So of `MOST_PASSED_OVER` such folds in a row the newest is taken in all the same.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -126,7 +126,16 @@ def run_spout(run: Run, spout: SpoutComponent, limit: int | None = None, replays
 
 
 def _plan_next(run: Run, journal: Journal, spout: SpoutComponent, limit: int | None) -> Batch | None:
-    """Plan a batch that reads on, or return the one that another run has planned meanwhile."""
+    """Plan a batch of a spout that reads on, or return the spout's unfinished batch.
+
+    Another run may plan the batch's number first. Then that run's batch is returned.
+
+    Args:
+        limit: read at most so many new messages; None: as many as one batch takes.
+
+    Returns:
+        The batch; None where the source has nothing new, or `max_pending` or `limit` leaves no room.
+    """
     left = journal.unfinished(spout.name)
     if left is not None:
         return left
@@ -201,9 +210,11 @@ def _full(run: Run) -> set[str]:
 
 
 def _next_due(run: Run) -> datetime | None:
-    """When the next message is due, or the next window turns while roots are pending; None if idle.
+    """The time at which a further cycle may have work; None where there is nothing to wait for.
 
-    Tuples that a bolt holds back wait for other messages, which may be long in coming, and not for this run.
+    It is the time at which the next message is due. If no message is retrying and pending roots may time out,
+    it is one window from now. While a rich bolt holds tuples back, pending roots are not waited for: such
+    tuples wait for other messages, which may be long in coming, and not for this run.
     """
     journal = run.snapshot()
     newest = journal.fold

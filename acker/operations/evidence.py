@@ -56,6 +56,10 @@ def evidence_of(
 
 
 def _folded(journal: Journal, name: str, fold: int) -> int:
-    """The newest batch of a stream's component in a fold; 0 before the first."""
+    """The newest batch of a stream's component that a fold has read; 0 where there is none.
+
+    Args:
+        fold: the number of the fold; 0 before the first.
+    """
     logged = read_fold(journal.require(LEDGER), fold).logged if fold else {}
     return logged.get(component_of(name), 0)

@@ -19,10 +19,15 @@ from acker.topology.topology import Topology
 def fold(run: Run) -> Fold:
     """Run the acker once, call the topology's hooks, and return the newest fold.
 
-    Tuples that wait for a bolt that is gone are failed first. Then one snapshot fixes everything: the fold
-    before, and by its version of `events` which batches are logged, so which events are new and which tuples
-    still wait. A tuple that moves on meanwhile was consumed and emitted in one later commit; in the snapshot
-    it waits.
+    Tuples that wait for a bolt that is gone are failed first. Then one snapshot fixes the input: the fold
+    before, and one version of `events`. This version tells which batches are logged. So it tells which events
+    are new, and which tuples still wait. A tuple that moves on meanwhile was consumed and emitted in one
+    later commit; in the snapshot it waits.
+
+    If another run commits the fold first, that fold is returned, and this call calls no hook.
+
+    Raises:
+        StoreError: there is no table `events` yet, or the ledger was put back to before a published fold.
     """
     journal = run.snapshot()
     _check_published(run.topology, journal)
@@ -59,13 +64,24 @@ def fold(run: Run) -> Fold:
 
 
 def _check_published(topology: Topology, journal: Journal) -> None:
-    """Refuse a ledger that was put back to before a fold that was published of it."""
+    """Stop where the ledger was put back, and ends before a fold that a target has of this store.
+
+    Raises:
+        StoreError: with both folds.
+    """
     for publication in topology.publications.values():
         published_fold(journal, publication.target, publication.stream)
 
 
 def _waiting(topology: Topology, journal: Journal, logged: dict[str, int]) -> dict[str, list[int]]:
-    """Stream -> its logged batches that a bolt among their edges has not logged yet."""
+    """Stream -> its logged batches that some bolt among the batch's edges has yet to take in.
+
+    A bolt has taken in a batch once the bolt's own batch with it is logged. Streams without such batches are
+    left out.
+
+    Args:
+        logged: component -> its newest logged batch.
+    """
     found: dict[str, set[int]] = {}
     for (upstream, _), batches in waiting_batches(topology, journal, logged).items():
         found.setdefault(upstream, set()).update(batches)
@@ -75,7 +91,14 @@ def _waiting(topology: Topology, journal: Journal, logged: dict[str, int]) -> di
 def waiting_batches(
     topology: Topology, journal: Journal, logged: dict[str, int]
 ) -> dict[tuple[str, str], list[int]]:
-    """(stream, bolt) -> logged batches that the bolt has yet to log; edges without any are left out."""
+    """(stream, bolt) -> the stream's logged batches that the bolt, among their edges, has yet to take in.
+
+    A bolt has taken in a batch once the bolt's own batch with it is logged. Edges without such batches are
+    left out.
+
+    Args:
+        logged: component -> its newest logged batch.
+    """
     found = {}
     for bolt in topology.bolts:
         done = logged.get(bolt.name, 0)

@@ -1,8 +1,8 @@
-"""Committed offsets: how far each partition of a spout is emitted, and how far all of it is settled.
+"""Committed offsets: how far each partition of a spout is emitted, and how far all its messages are settled.
 
-Both are exclusive, as Kafka's offsets are. A position that the source never had holds nothing back; one live
-message does, as in Storm's OffsetManager. The offsets are read without Spark. They are committed to sources
-that take them, such as a Kafka consumer group.
+Both numbers are exclusive, as Kafka's offsets are. A position that the source never had does not hold the
+committed offset back. A live message does, as in Storm's OffsetManager. The offsets are read without Spark.
+They are committed to sources that take them, such as a Kafka consumer group.
 """
 
 import logging

@@ -26,7 +26,14 @@ _ROOTS = pl.Schema({"fold": pl.Int64, "_root_id": pl.Int64})
 def overdue_of(
     topology: Topology, journal: Journal, publication: Publication, before: datetime
 ) -> Overdue | None:
-    """The messages that folds before a time acked, and that a target lacks; None where there are none."""
+    """The overdue messages and untracked tuples of a target; None where there are none.
+
+    The target should have taken them in, or given them up, with the folds before a time. Messages that the
+    target refused before that time are overdue until a fold has read the refusal.
+
+    Args:
+        before: the time.
+    """
     name = publication.stream
     newest = newest_before(journal.require(LEDGER), before)
     folds = [each for each in waiting_folds(topology, journal, publication) if each.fold <= newest]
@@ -47,7 +54,11 @@ def overdue_of(
 
 
 def _roots(journal: Journal, name: str, folds: list[Acked]) -> pl.DataFrame:
-    """The roots (`fold`, `_root_id`) whose tuples some folds bring to a target or take out of it."""
+    """The roots (`fold`, `_root_id`) for which some folds bring tuples to a target or take tuples out of it.
+
+    If only tuples of a replaced root leave, the root that replaces it counts. Roots that the target itself
+    has refused are left out.
+    """
     if not folds:
         return pl.DataFrame(schema=_ROOTS)
     emissions = [emission for each in folds for emission in each.emissions]
@@ -83,7 +94,10 @@ def _replacing(journal: Journal, fold: int) -> pl.DataFrame:
 
 
 def _unread(journal: Journal, name: str, before: datetime) -> pl.DataFrame:
-    """The roots (`fold`, `_root_id`) that a target refused before a time, and no fold has read of that."""
+    """The roots (`fold`, `_root_id`) that a target refused before a time.
+
+    Roots whose refusal the newest fold has read are left out.
+    """
     read = journal.fold.refusals if journal.fold else 0
     rows = refusals(recorded(journal), read)
     mine = rows.filter(pl.col("stream") == name, pl.col("refused_at") < before)

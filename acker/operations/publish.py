@@ -68,7 +68,8 @@ class Acked:
 def publish(run: Run) -> int:
     """Bring every target up to the newest fold. Returns how many commits that took.
 
-    Where one target raises, the others are brought up to it before the error goes on.
+    If a target raises an error of this library or of Spark, the other targets are brought up to the newest
+    fold as well, and the first such error is raised at the end.
     """
     commits, faults = 0, []
     for publication in run.topology.publications.values():
@@ -106,7 +107,17 @@ def publish_stream(run: Run, publication: Publication) -> int:
 
 
 def _apply(run: Run, journal: Journal, publication: Publication, acked: Acked, is_shared: bool) -> bool:
-    """Let a target take a fold in. False where it refuses some messages, which are recorded."""
+    """Let a target take a fold in.
+
+    Args:
+        is_shared: whether other publishers may publish to the target as well.
+
+    Returns:
+        True where the target has the fold; False where it refuses some messages. See `record_refused`.
+
+    Raises:
+        Exception: the target's error, where the fault is not that of some messages.
+    """
     changes = _changes(run, journal, publication, acked)
     try:
         publication.target.apply(run.spark, replace(changes, is_shared=is_shared))
@@ -119,7 +130,9 @@ def _apply(run: Run, journal: Journal, publication: Publication, acked: Acked, i
 def learn(run: Run, publication: Publication, standing: Standing) -> None:
     """Record folds of a publisher that a target holds and the store does not know, as after a crash.
 
-    An older version recorded nothing. Rows that others had published in its time stay as they are.
+    If the store does not know that the publisher has published to this target, the store records that the two
+    have met. An older version recorded nothing. Rows that other stores have published to the target before
+    stay as they are, and these stores may go on to publish there.
     """
     app, target, own = standing.publisher.app, publication.target, standing.own
     if own <= standing.known.fold:
@@ -204,7 +217,11 @@ def acked_folds(topology: Topology, journal: Journal, name: str, after: int, upt
 
 
 def _all_acked(topology: Topology, journal: Journal, name: str, after: int, upto: int) -> list[Acked]:
-    """Folds in (after, upto] that acked messages, or first saw untracked tuples of a stream."""
+    """Folds in (after, upto] that may have something to publish of a stream.
+
+    Such a fold acked messages, was the first to see untracked tuples of the stream, or was the first to read
+    some refusals.
+    """
     if after >= upto:
         return []
     rows = acked_batches(journal.require(LEDGER), after, upto)
@@ -281,9 +298,12 @@ def _leaving(
     Args:
         settled: the rows of the roots that the fold acked.
         own: roots that the table has refused.
-        never_in: roots of `own` that leave the table with no refusal. Where rows leave by their root, there
-            are none: another publisher may have brought in rows that the first could not, once the rule was
-            gone.
+        never_in: roots of `own` that were never in the table. So they do not leave it when a fold reads their
+            refusal. It is empty for a table whose rows leave by their root: once the rule was gone, another
+            publisher may have brought in the rows that the first could not.
+
+    Returns:
+        The roots, or None where none leave; and the pairs.
     """
     refused, (first, last) = recorded(journal), acked.refusals
     old = None
@@ -321,7 +341,14 @@ def _roots(rows: DataFrame, root: Column) -> DataFrame:
 
 
 def caused(journal: Journal, name: str, emissions: list[tuple[str, int]]) -> list[int]:
-    """The batches of a stream that some emissions caused."""
+    """The batches of a stream that can have tuples caused by some batches of spouts.
+
+    Args:
+        emissions: the batches of spouts, as (spout, batch).
+
+    Raises:
+        StoreError: a batch has another number of rows than when it was logged, or the journal was put back.
+    """
     component = component_of(name)
     batches = downstream_batches(journal, emissions).get(component, [])
     check_missing(journal, component, batches)

@@ -28,15 +28,19 @@ SCRATCH = "scratch"  # a folder of the store, with a clone for each search
 def record_refused(
     run: Run, journal: Journal, publication: Publication, changes: Changes, error: Exception
 ) -> None:
-    """Record the messages that a target refuses of a fold, unless more was refused or published meanwhile.
+    """Record the messages of a fold that a target refuses.
+
+    Nothing is recorded if another refusal was recorded since `journal`, or if the target has taken the fold
+    in meanwhile.
 
     Args:
         journal: the journal from before `changes` were made.
         error: the error that the target raised over all messages of the fold.
 
     Raises:
-        Exception: `error`, where the fault is not that of some messages.
-        StoreError: another table could not take back the messages that this one refuses.
+        Exception: `error`, where the target finds no messages that are at fault.
+        StoreError: another table could not take back the messages that this one refuses, or the target
+            refuses so many that it may be at fault itself.
     """
     name, fold, target = publication.stream, changes.fold, publication.target
     run.emit_progress("refusing", name, fold)
@@ -57,7 +61,10 @@ def record_refused(
 
 
 def _groups(journal: Journal, name: str, fold: int) -> pl.DataFrame:
-    """The roots that a fold acked and the stream's table has not refused: `root_id`, `group`."""
+    """The roots that a fold acked and the stream's table has not refused: `root_id`, `group`.
+
+    `group` is the same for roots that were acked together.
+    """
     is_acked = (pl.col("fold") == fold) & (pl.col("state") == State.ACKED)
     acked = settled_in(journal.require(LEDGER), fold).filter(is_acked)
     rows = collect(acked.select("root_id", group=pl.coalesce("joined", "root_id")))

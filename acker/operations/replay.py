@@ -1,9 +1,9 @@
-"""Replay: batches of a spout that emit chosen messages again, by themselves when due, or by hand.
+"""Replay: batches of a spout that emit messages again, which are due or were chosen by hand.
 
-A replay takes its batch number, and the replays that it looks through, from one snapshot. It leaves out
-messages that a replay above the snapshot's fold has emitted already. If another run wins the number, the
-replay drops its choice, since those messages may be in the other's batch. Otherwise a second replay of one
-fold would emit an attempt twice.
+A replay takes its batch number, and the earlier replays that it looks through, from one snapshot. It leaves
+out messages that an earlier replay has emitted already and whose new attempts the snapshot's fold has not
+seen. If another run wins the number, the replay drops its choice, since those messages may be in the other
+run's batch. Otherwise two replays after one fold could emit an attempt twice.
 """
 
 import uuid
@@ -85,7 +85,11 @@ def finish_unfinished(run: Run, spout: Component) -> None:
 
 
 def _unemitted(journal: Journal, spout: str, messages: pl.DataFrame) -> pl.DataFrame:
-    """The messages, of some of a spout, that are in no replay's batch that the newest fold has not seen."""
+    """Some messages of a spout, without those in replays that the newest fold has not seen.
+
+    Args:
+        messages: the messages, by their positions.
+    """
     folded = journal.fold.logged.get(spout, 0) if journal.fold else 0
     for batch in journal.rows(f"component = '{spout}' AND kind = 'replay' AND batch > {folded}"):
         messages = messages.join(messages_of(journal.store, batch), on=POSITION, how="anti")
@@ -94,7 +98,7 @@ def _unemitted(journal: Journal, spout: str, messages: pl.DataFrame) -> pl.DataF
 
 @dataclass(frozen=True)
 class Replayed:
-    """The result of a replay by hand, in messages."""
+    """The result of a replay by hand: numbers of messages."""
 
     matched: int  # those that the selection chooses
     in_flight: int  # those that match but for their state, and are left alone
@@ -127,9 +131,10 @@ def dry_run(topology: Topology, store: Store, selection: Selection | None, now: 
         selection: the selection; None for due messages.
 
     Raises:
-        TopologyError: acked messages are chosen and a published aggregate cannot take them back.
-        SettingsError: the selection names a spout or a component that is none, or its condition cannot be
-            looked up.
+        TopologyError: acked messages are chosen and a target cannot take them back, or a message that would
+            have to be replayed with them is of a spout that is gone.
+        SettingsError: the topology has no such spout or component, the condition cannot be looked up, or the
+            days of the messages cannot be told.
     """
     journal = Journal(store, topology.roles)
     if selection is None:
@@ -197,8 +202,8 @@ def emit_requested(run: Run, request: Request) -> int:
 def plan_requested(run: Run, request: Request) -> list[Batch]:
     """Plan the batches of a request, all of them or none.
 
-    Left out are messages whose state or attempt is not that of the record any more, among them those that
-    this request has emitted before.
+    Left out are messages that are in flight or whose next attempt is not the recorded one any more, among
+    them those that this request has emitted before. See `select_recorded`.
 
     Raises:
         TopologyError: acked messages are chosen and a published aggregate cannot take them back.
@@ -240,9 +245,10 @@ def _match(topology: Topology, snapshot: Snapshot, selection: Selection) -> Matc
 
 
 def _with_nothing_left(run: Run) -> Journal:
-    """A snapshot in which no spout has a batch to finish.
+    """A snapshot in which no spout has a batch to finish. Such batches are finished first.
 
-    Another run may plan a batch at any moment; a replay with the number after it would pass it over.
+    Another run may plan a batch at any moment. A replay with the number after an unfinished batch would pass
+    that batch over.
     """
     while True:
         journal = run.snapshot()

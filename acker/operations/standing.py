@@ -26,10 +26,10 @@ class Again:
 
     Args:
         after: the newest fold that stays as it is.
-        messages: how many can be published again.
-        gone: how many cannot, since their tuples were trimmed.
+        messages: how many messages can be published again.
+        gone: how many messages cannot be published again, since their tuples were trimmed.
         is_sent_twice: whether records that were sent before stay, as in a topic.
-        why: the reason why it is needed; None where store and target agree.
+        why: the reason why folds have to be published again; None where none have to.
     """
 
     after: int
@@ -40,7 +40,7 @@ class Again:
 
 
 def announce(topology: Topology, store: Store) -> str | None:
-    """The message before a store is made; None where there is a store already.
+    """The sentence about a new store, to be told before the store is made; None where there is one already.
 
     Raises:
         StandingError: another store has published to a target of the topology.
@@ -77,13 +77,14 @@ def look(topology: Topology, store: Store, stream: str, after: int | None = None
 
 
 def republish(run: Run, stream: str, after: int | None = None) -> tuple[Again, int]:
-    """Publish the folds that a target lacks again. Returns the effects, and the number of commits.
+    """Publish again the folds that a target lacks. Returns the effects, and the number of commits.
 
     The stream gets an id of its own, under which the target has no fold yet, in one commit of the ledger. So
     after an interruption any publish goes on with the rest.
 
     Args:
-        after: the newest fold that the target still has, as an operator knows; None: as the target says.
+        after: the newest fold that the target still has, as an operator knows; None: the target tells which
+            fold that is.
 
     Raises:
         StoreError: the target has rows of an unknown publisher or of another store, or the stream has never

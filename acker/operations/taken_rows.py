@@ -1,8 +1,8 @@
-"""Notes of the trimmed rows that a replay takes back, made before a publish takes them.
+"""Records of published rows whose tuples were trimmed, made before a publish takes the rows out of the table.
 
-The published rows are all that is left of such a message. The kept sums of its fold are compared with those
-of the table, while the table has the rows. Where they differ, nobody can tell any more what the rest of the
-fold should be.
+Such a publish brings new attempts of the rows' messages. The published rows are all that is left of the
+earlier attempts. While the table still has these rows, the kept sums of their fold are compared with the sums
+of the table. If they differ, nobody can tell any more which sums the rest of the fold should have.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,10 @@ def _together(rows: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _known(kept: Kept) -> pl.DataFrame:
-    """The sums that each fold should have, where they are known."""
+    """The sums that the trimmed rows of each fold should have: columns fold, rows and digest.
+
+    A fold is left out if the digest of some of its trimmed rows is not known.
+    """
     sums = [pl.col(name).sum() for name in _SUMS]
     folds = kept.rows.group_by("fold").agg(*sums, untold=pl.col("digest").has_nulls())
     return folds.filter(~pl.col("untold")).drop("untold")

@@ -32,7 +32,8 @@ def audit_report(
     Args:
         contents: whether messages are compared by what their rows say, and not by their number alone.
         read_topics: whether the records of topics are read as well.
-        overdue_before: messages that were acked before this time should be published; None: at any time.
+        overdue_before: messages that were acked before this time and are not published are overdue; None: no
+            message is overdue.
 
     Raises:
         StoreError: the store has no ledger yet, cannot be read, or does not hold what was committed to it.

@@ -23,10 +23,11 @@ class Failure:
     """Messages that failed in one component, for one reason, with one outcome.
 
     Args:
-        component: the component that failed the messages; of those that timed out, the first rich bolt that
-            held them back; None where no component did.
+        component: the component that failed the messages. If they timed out, it is the first rich bolt that
+            held them back. None where there is no such component.
         reason: the first line of the reason.
-        state: `retrying`, `dead_letter` or `lost`; `failed` of batches, which no fold has judged yet.
+        state: `retrying`, `dead_letter` or `lost`; `failed` where the messages failed in some batches, and no
+            fold has judged them yet.
         count: how many messages there are.
         sample: the message with the lowest position.
     """

@@ -13,14 +13,14 @@ from acker.topology.topology import Topology
 
 @dataclass(frozen=True)
 class HeldBack:
-    """The tuples of messages in flight that a rich bolt holds back since its newest batch ended.
+    """The tuples that a rich bolt held back when its newest batch ended: it neither acked nor failed them.
 
-    The bolt has neither acked nor failed them.
+    Tuples of messages that have settled since do not count. Untracked tuples do.
 
     Args:
         bolt: the name of the bolt.
         tuples: how many tuples there are.
-        since: when the batch was planned that took in the oldest of them.
+        since: when the bolt's batch was planned that took in the oldest of the tuples.
     """
 
     bolt: str
@@ -37,9 +37,10 @@ class HeldBack:
 
 
 def told_held_back(journal: Journal, bolt: Component) -> dict[str, Any] | None:
-    """The tuples that a bolt holds back, with a sentence that `says` it; None where there are none.
+    """The fields of a bolt's `HeldBack`, and a sentence in `says`; None where the bolt holds nothing back.
 
-    Where its stream cannot be read the sentence says that, since all else is to be told all the same.
+    If the bolt's stream cannot be read, there are only the bolt's name and a sentence that tells so, since
+    all else is to be told all the same.
     """
     try:
         found = _held_back(journal, bolt) if bolt.holds_back else None

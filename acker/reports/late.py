@@ -43,7 +43,10 @@ def held(look: Look) -> Findings:
 
 
 def unapproved(look: Look) -> Findings:
-    """Replays that were let go without the approval that they need; told for a day, or until approved."""
+    """Replays that somebody tried to emit without the approval that they need, so that nothing was emitted.
+
+    Each is told until it is approved or emitted, and for a day at most.
+    """
     for refused in refused_since(look.store, look.now - TOGETHER):
         said = (
             f"The replay {printable(refused['request_id'])} of {refused['matched']:,} messages, which "
@@ -83,7 +86,14 @@ def _logged_at(look: Look, component: str, batch: int) -> datetime:
 
 
 def _late(look: Look, what: str, since: datetime, late: timedelta) -> list[str]:
-    """A sentence on work that is not done for longer than it may take; none where it is in time."""
+    """A sentence on work that has waited longer than it may; no sentence where it is in time.
+
+    Args:
+        what: the beginning of the sentence, such as "Batch 3 of orders is not done".
+        since: the time since which the work waits.
+        late: for how long the work may wait: `batch_late` of the limits, and the pause between two runs where
+            the work may have to wait for the next run.
+    """
     if look.now - since <= late:
         return []
     own, pause = look.limits.batch_late, late - look.limits.batch_late
@@ -227,7 +237,10 @@ def full_spouts(look: Look) -> Findings:
 
 
 def late_upkeep(look: Look) -> Findings:
-    """Steps of the upkeep that have not ended for long."""
+    """Steps of the upkeep whose newest end is too long ago.
+
+    For a step that has never ended the time of the store's first batch counts.
+    """
     ends, late = newest_upkeep(look.journal), look.limits.upkeep_late
     since = {
         step: ends[step].ended_at if step in ends else look.journal.first_planned_at or look.now
@@ -247,7 +260,10 @@ def late_upkeep(look: Look) -> Findings:
 
 
 def _steps(steps: list[str]) -> str:
-    """Names of steps with their verb, for people."""
+    """The beginning of a sentence for people: the names of steps, and a verb.
+
+    An example is "The trim and compact have".
+    """
     if len(steps) == 1:
         return f"The {steps[0]} has"
     return f"The {', '.join(steps[:-1])} and {steps[-1]} have"

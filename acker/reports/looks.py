@@ -23,8 +23,10 @@ class Finding:
     """Something that is late, too much, broken, or was given up.
 
     Args:
-        kind: the name of its part of `PAGE`, such as `late-batches`.
-        subject: the component, stream, disk or DAG of the finding; empty where it is the topology.
+        kind: the kind of the finding, such as `late-batches`. The part of `docs/how-to/alerts.md` on such
+            findings has the same name.
+        subject: the part that the finding is about, such as a component, stream, disk, step or DAG; empty
+            where it is the topology.
         said: sentences for a person.
         grade: how grave the finding is. A finding whose grade has changed since it was told is told again.
         hides: (kind, subject) of findings that cannot be known for as long as this one lasts, where None
@@ -53,13 +55,13 @@ class Limits:
         backlog: how many messages may be in flight or wait for a retry.
         backlog_ahead: for how long ahead the backlog is reckoned by its trend; zero: not at all.
         acker_late: how old events that no fold has seen may be.
-        batch_late: how old a batch that is not logged may be, and a logged one that a bolt has yet to take.
-        retry_late: for how long a message whose next attempt is due may not be emitted.
-        publish_late: how old a fold that is not published may be.
+        batch_late: how old a batch that is not logged may be.
+        retry_late: for how long the next attempt of a message may be due before it is emitted.
+        publish_late: how old an unpublished fold may be, and a logged batch that a bolt has yet to take.
         message_late: how old a message that has not settled may be.
         source_late: how old unread input may be; zero: any age.
         spout_stalled: for how long a spout may read nothing although there is something; zero: for ever.
-        upkeep_late: step of the upkeep -> for how long it may not have ended; a step without: for ever.
+        upkeep_late: step of the upkeep -> the longest time since its newest end; a missing step has no limit.
         disk_free_percent: how much of a disk, and of its inodes, has to be free.
     """
 
@@ -79,10 +81,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Look:
-    """A topology, its store at one moment, and all that is looked at beside them.
+    """A topology, its store at one moment, and all else that the looks need.
 
     Args:
-        places: further folders of the deployment, whose disks are looked at, by what is there.
+        places: further folders of the deployment whose disks are looked at, as (name of the contents,
+            folder).
         known_store: where the deployment last worked on the topology's store; None where it never did.
     """
 

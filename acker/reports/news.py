@@ -131,7 +131,10 @@ def to_json(told: Sequence[Told]) -> str:
 
 
 def from_json(text: str | None) -> list[Told]:
-    """The findings that stood after the last look; none where nobody knows, so that all are told again."""
+    """The findings that stood after the last look, from the text that `to_json` made.
+
+    If the text is missing or cannot be read, there are none, so that all findings are told again.
+    """
     try:
         return [_told(each) for each in json.loads(text or "[]")]
     except (ValueError, TypeError, KeyError):

@@ -129,7 +129,7 @@ def changed_sources(look: Look) -> Findings:
 
 
 def empty_sources(look: Look) -> Findings:
-    """Sources that hold nothing at all, and were read."""
+    """Sources that are empty now, although their spouts have read something there before."""
     for source in look.sources:
         if source.is_empty and source.gone is not None:
             said = f"The source of {source.spout} is empty, and was read: {source.gone}."

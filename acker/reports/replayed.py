@@ -23,9 +23,10 @@ class Replayed:
     Args:
         topology: the name of the topology.
         matched: messages that the request chose; 0 before any was emitted.
-        emitted: messages that were emitted again for the request. The others were in flight by then, or
-            somebody else had emitted them.
-        acked, dead_letter, lost: emitted messages in these states, by this attempt or a later one.
+        emitted: messages that were emitted again for the request. The other messages that it chose were in
+            flight when it was emitted, or somebody else had emitted them.
+        acked, dead_letter, lost: emitted messages in these states, by the attempt that the request emitted or
+            by a later one.
     """
 
     topology: str

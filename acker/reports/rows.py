@@ -11,7 +11,11 @@ Value = str | int | float | bool | None
 
 
 def plain_rows(found: pa.Table) -> list[dict[str, Value]]:
-    """The rows of a table by column. A value that Python cannot hold is `?`."""
+    """The rows of a table, each as column -> value.
+
+    If Python cannot hold a value of a column, all values of the column are `?`. Long texts are cut to
+    `LONGEST` characters.
+    """
     columns = [[_plain(value) for value in _readable(column)] for column in found.columns]
     return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 

@@ -43,7 +43,11 @@ def reasons(left_out: Mapping[str, int]) -> str:
 
 
 def never_read(sources: Sequence[SourceBacklog], journal: Journal) -> list[str]:
-    """Sentences on the spouts that have found nothing to read so far, each with what it leaves out."""
+    """A sentence for each spout that has found nothing to read so far.
+
+    The sentence gives the numbers and reasons of the source's parts that the spout leaves out. If the spout
+    leaves out nothing, the sentence says that the source is empty.
+    """
     found = []
     for source in sources:
         if source.unread == {} and journal.newest_of(source.spout, "next") is None:
@@ -68,7 +72,10 @@ def gone(sources: Sequence[SourceBacklog]) -> dict[str, Changed]:
 
 
 def unknown(sources: Sequence[SourceBacklog]) -> dict[str, str]:
-    """Spout whose source could not be looked at, although it has a `backlog` -> the reason."""
+    """Spout whose source could not be looked at -> the reason.
+
+    Spouts without a method `backlog` are left out.
+    """
     return {source.spout: source.unknown for source in sources if source.unknown not in (None, _NO_METHOD)}
 
 

@@ -111,7 +111,9 @@ def _event_entry(row: dict[str, Any], attempt: int) -> Entry:
 
 
 def _joins(journal: Journal, attempts: dict[int, int]) -> list[Entry]:
-    """An entry for each batch that emitted tuples of one of the roots and of others, however many.
+    """An entry for each batch that emitted tuples which one of the roots shares with other roots.
+
+    The entry names some of the messages of the other roots, and says how many more there are.
 
     Args:
         attempts: see `_reports`.
@@ -179,7 +181,11 @@ def _held(topology: Topology, journal: Journal, row: dict[str, Any]) -> list[Ent
 
 
 def _published(topology: Topology, journal: Journal, row: dict[str, Any]) -> list[Entry]:
-    """When the tables that hold something of an acked root got it, from the notes on their commits."""
+    """The entries for the tables that hold tuples of an acked root, and for those that refused the root.
+
+    The entry of a table that holds tuples says when the table got them, from the notes on its commits. If the
+    tuples may have been trimmed, each table that has the root's fold has an entry.
+    """
     is_trimmed = row["batch"] <= newest_trim(journal.store).upto.get(
         row["spout"], 0
     )  # its tuples may be gone

@@ -38,15 +38,16 @@ def waits_for_components(topology: Topology, journal: Journal, now: datetime) ->
 
 
 def _is_held(component: Component, journal: Journal, now: datetime) -> bool:
-    """Whether its unfinished batch waits for the time of its next try."""
+    """Whether the component's unfinished batch is held, and the time of its next try has not come."""
     hold = newest_hold(journal, component.name)
     return hold is not None and now < hold.retry_at
 
 
 def waits_for_acker(topology: Topology, journal: Journal, now: datetime) -> list[str]:
-    """Sentences on the work of a fold: events that none has seen, messages that may time out or are due.
+    """Sentences on the work of a fold: events and refusals that no fold has read, and live messages.
 
-    Messages in flight grow older only where a fold sees the window turn.
+    Live messages are work for a fold if they may time out, or if their next attempt is due. Messages in
+    flight grow older only where a fold sees the window turn.
     """
     if journal.open(EVENTS) is None:
         return []

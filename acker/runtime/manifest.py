@@ -103,9 +103,10 @@ class Registered:
     """The registered topologies, in the setting's order.
 
     Args:
-        manifests: the manifests of the topologies that can be drawn.
-        broken: the last known manifests of topologies that cannot be drawn any more, each with the fault.
-        faults: the faults of the topologies that cannot be drawn, one sentence or more each.
+        manifests: the manifests of the topologies, without those whose manifest cannot be made.
+        broken: the last known manifest of each topology whose manifest can no longer be made, with the fault.
+        faults: the faults of the topologies, one sentence or more each. A manifest cannot be made, or several
+            topologies have one name.
     """
 
     manifests: Sequence[Manifest]
@@ -114,7 +115,7 @@ class Registered:
 
 
 def registered_manifests(settings: Settings) -> Registered:
-    """The manifests of the registered topologies, and the faults of those that cannot be drawn."""
+    """The manifests of the registered topologies, and the faults of those that have none or share a name."""
     manifests: dict[str, Manifest] = {}
     broken: dict[str, tuple[Manifest, str]] = {}
     faults = []

@@ -45,7 +45,7 @@ class PrintedLines:
             yield f"… and {len(found) - _MOST_LINES:,} more lines in {self._log}"
 
     def _stands(self) -> tuple[int, int]:
-        """The inode and the size of the log; zeros where there is no log here."""
+        """The inode and the size of the log; zeros where the log is elsewhere, or there is none."""
         if self.settings.remote is not None:
             return 0, 0
         try:

@@ -11,10 +11,11 @@ _EXAMPLE = 'topologies = ["package.module:attribute"]'
 
 
 def project_topologies() -> list[str]:
-    """The list `topologies` of the table `[tool.acker]`; empty where there is no such file or table.
+    """The list `topologies` of the table `[tool.acker]`; empty where file, table or list is missing.
 
     Raises:
-        SettingsError: the file cannot be read, or the table has something else.
+        SettingsError: the file cannot be read, the table has another setting, or `topologies` is no list of
+            texts.
     """
     table = _file().get("tool", {}).get("acker", {})
     unknown = sorted(set(table) - {"topologies"})
@@ -27,10 +28,10 @@ def project_topologies() -> list[str]:
 
 
 def project_dependencies() -> list[str]:
-    """The list `dependencies` of the table `[project]`; empty where there is no such file or table.
+    """The list `dependencies` of the table `[project]`; empty where file, table or list is missing.
 
     Raises:
-        SettingsError: the file cannot be read, or the table has something else.
+        SettingsError: the file cannot be read, or `dependencies` is no list of texts.
     """
     found = _file().get("project", {}).get("dependencies", [])
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):

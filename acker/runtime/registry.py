@@ -33,7 +33,9 @@ def load_topology(name: str, settings: Settings) -> Topology:
         name: `package.module:attribute`, or the name of a registered topology.
 
     Raises:
-        TopologyError: the topology cannot be imported, is not registered or more than once, or is none.
+        TopologyError: the import string gives no topology, the name is not registered or belongs to several
+            topologies, the topology is not valid, or it publishes into the store or to a folder around the
+            store or the home.
     """
     found = _load(name, settings)
     _check_apart(found, settings)
@@ -92,7 +94,10 @@ def _last_name(text: str, settings: Settings) -> str | None:
 
 
 def registered_topologies(settings: Settings) -> list[Registered]:
-    """All registered topologies, in the setting's order. Those that cannot be imported have a fault."""
+    """All registered topologies, in the setting's order.
+
+    A topology that cannot be imported has a fault, and so has one whose name an earlier one has.
+    """
     found = []
     for text in settings.topologies:
         try:

@@ -16,7 +16,7 @@ from acker.core.store.ids import BUCKETS, hash64
 def root_id(topology: str, spout: str, batch: int, attempt: Column) -> Column:
     """The id of one attempt, from columns `_source_partition` and `_source_offset`.
 
-    The same as `root_ids` of `acker/core/store/ids.py`, which says what they are made of.
+    `root_ids` of `acker/core/store/ids.py` makes the same ids without Spark.
     """
     message = [F.lit(hash64(f"{topology}/{spout}")), F.col("_source_partition"), F.col("_source_offset")]
     of_message = F.xxhash64(*message)

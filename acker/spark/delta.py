@@ -28,9 +28,10 @@ def schema_of(table: DeltaTable) -> StructType:
 
 
 def read_files(spark: SparkSession, table: DeltaTable, files: Sequence[str]) -> DataFrame:
-    """Rows of some files of a table that `deltalake` writes, which is partitioned by no column that counts.
+    """Rows of some files of a table that `deltalake` writes.
 
-    Spark reads them as Parquet files, and so looks into no log and for no file.
+    Spark reads the files as Parquet files, and so reads no log and looks for no file. The caller must not
+    need the columns by which the table is partitioned.
     """
     schema = schema_of(table)
     if not files:
@@ -41,8 +42,15 @@ def read_files(spark: SparkSession, table: DeltaTable, files: Sequence[str]) -> 
 def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str, str] | None = None) -> None:
     """Append `frame` in one commit that happens once per (app, number), however often it is called.
 
-    A number that is not above the app's last one is skipped by Delta without a word, so callers who
-    may have raced read back what they find. `options` reach the Delta writer.
+    Delta skips a number that is not above the app's last one, and raises no error. So the rows of a number
+    may be those of another caller. A caller that may have raced with another reads back the rows.
+
+    Args:
+        options: options of the Delta writer.
+
+    Raises:
+        PySparkException: the rows could not be written, and the table does not have the number.
+        StoreError: the table does not have the number although the rows were written.
     """
     writer = frame.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", number)
     for key, value in (options or {}).items():
@@ -63,9 +71,10 @@ def append(frame: DataFrame, path: str, app: str, number: int, options: dict[str
 
 
 def with_nulls_of(table: DeltaTable, rows: DataFrame) -> DataFrame:
-    """Rows whose nested fields may be null where those of a table may, which a MERGE asks of its source.
+    """Rows with nested fields that may be null where those of a table may; a MERGE asks that of its source.
 
-    No cast of Spark's does that. So rows whose fields have to be declared so go through Python unchanged.
+    No cast of Spark's declares nested fields so. Rows that need another declaration go through Python, which
+    does not change their values.
     """
     there = {field.name.lower(): field.dataType for field in schema_of(table).fields}
     wanted = StructType()

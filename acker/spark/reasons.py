@@ -14,7 +14,12 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 
 
 def shown(text: Column, characters: int) -> Column:
-    """The beginning of a text as a reason quotes it, with what follows it unshown."""
+    """The beginning of a text as a reason quotes it, with the next part between the marks of unshown text.
+
+    Args:
+        text: the text that is quoted.
+        characters: how many characters are shown.
+    """
     rest = F.substring(text, characters + 1, LONGEST_REASON)
     unshown = F.concat(F.lit("\ufdd0"), rest, F.lit("\ufdd1"))
     return F.concat(F.substring(text, 1, characters), F.when(rest == "", "").otherwise(unshown))

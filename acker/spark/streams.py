@@ -101,7 +101,16 @@ def append(frame: DataFrame, store: Store, component: str, batch: int, planned: 
 
 
 def _column(component: str, field: StructField, there: StructField | None, way: str) -> Column:
-    """A column under the name and in the type that the stream has for it."""
+    """A column under the name and in the type that the stream has for it.
+
+    Args:
+        field: the column as a component emits it.
+        there: the stream's column of this name; None where there is none yet.
+        way: see `stamped`.
+
+    Raises:
+        BoltError: the stream cannot hold the column.
+    """
     unfit = _NOT_IN_A_NAME.intersection(field.name)
     if unfit:
         raise BoltError(
@@ -132,7 +141,14 @@ def can_hold(field: StructField) -> bool:
 
 
 def _fits(kind: DataType, there: DataType) -> bool:
-    """Whether values lie beside those of a type as they are; of a struct some fields may be missing."""
+    """Whether values of a type can lie in a column of another type as they are.
+
+    Of a struct each type may lack fields of the other.
+
+    Args:
+        kind: the type of the values.
+        there: the type of the column.
+    """
     if isinstance(kind, StructType) and isinstance(there, StructType):
         known = {field.name: field.dataType for field in there.fields}
         return all(_fits(each.dataType, known.get(each.name, each.dataType)) for each in kind.fields)
@@ -151,7 +167,7 @@ def _is_wider(wide: DataType, kind: DataType) -> bool:
 
 
 def _widens(narrow: DataType, wide: DataType) -> bool:
-    """Whether a column of one type can become one of the other."""
+    """Whether a column of the type `narrow` can be widened to the type `wide`."""
     return wide.typeName() in WIDER.get(narrow.typeName(), ())
 
 

@@ -49,7 +49,7 @@ class SparkTasks:
         return tasks(max(wanted, math.ceil(rows / self._rows_at_once)))
 
     def are_elsewhere(self, found: Sequence[Task]) -> bool:
-        """Whether the tasks run outside of the caller, which has a single one."""
+        """Whether the tasks run outside of the caller's process. A single task runs in it."""
         return len(found) > 1
 
     def run(self, work: Callable[[Task], Done], found: Sequence[Task]) -> Iterable[Done]:
@@ -100,7 +100,12 @@ class SparkTasks:
 
 
 def done_by(given: bytes, number: int) -> bytes:
-    """The pickled result of one task of those that `SparkTasks.run` sends, or its pickled AckerError."""
+    """The pickled result of one task that `SparkTasks.run` sends, or the pickled AckerError that it raised.
+
+    Args:
+        given: the pickled work and tasks.
+        number: the index of the task.
+    """
     work, found = pickle.loads(given)
     try:
         return pickle.dumps(work(found[number]))

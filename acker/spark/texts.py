@@ -27,7 +27,10 @@ _NESTED = (StructType, ArrayType, MapType)
 
 
 def as_json(fields: Sequence[StructField]) -> Column:
-    """Columns of a frame as one JSON object, nulls among them. Values such as NaN, no numbers, are text."""
+    """The columns of a frame as one JSON object. A column that is null is in it as null.
+
+    A value that is no number in JSON, such as NaN, is text in it.
+    """
     values = (_plain(F.col(sql_name(each.name)), each.dataType).alias(each.name) for each in fields)
     return _to_json(F.struct(*values))
 
@@ -44,7 +47,11 @@ def _to_json(column: Column) -> Column:
 
 
 def _plain(column: Column, kind: DataType) -> Column:
-    """A value that Spark writes as JSON without a loss."""
+    """A column in a form that Spark writes as JSON without a loss.
+
+    Args:
+        kind: the type of the column.
+    """
     if not _is_told_in_part(kind):
         return column
     if isinstance(kind, TimestampType | TimestampNTZType):
@@ -70,7 +77,11 @@ def _is_told_in_part(kind: DataType) -> bool:
 
 
 def _time(column: Column, zone: str) -> Column:
-    """A time with milliseconds, as Spark's JSON has it, and with microseconds where it has such."""
+    """A time as text: with milliseconds, as Spark's JSON has it, or with microseconds where it has some.
+
+    Args:
+        zone: the pattern for the offset from UTC, which ends the text; empty for a time without a zone.
+    """
     milliseconds, microseconds = (
         F.date_format(column, f"{_TO_THE_SECOND}.{fraction}{zone}") for fraction in ("SSS", "SSSSSS")
     )

@@ -1,4 +1,4 @@
-"""Spouts: sources that can be read onwards and read back by position. One source a file."""
+"""Spouts: sources that give new messages, and earlier ones again by position. One source a package."""
 
 from acker.spouts.base import (
     Backlog,

@@ -123,6 +123,9 @@ class Spout(Protocol):
     def ends(self, planned: Range) -> dict[str, int]:
         """Partition -> one past the last position of a range, for each partition that the range reads.
 
+        Other partitions that the range names may be there too, with the position at which the spout goes on
+        in them. For a `Committing` source all partitions that the range names are there.
+
         Args:
             planned: the range, as `next_range` returned it.
 
@@ -145,7 +148,7 @@ class Spout(Protocol):
 
 @runtime_checkable
 class HasBacklog(Protocol):
-    """A source that can be looked at without Spark, as `status` and the health checks do."""
+    """A source that tells its backlog without Spark. `status` and the health checks show the backlog."""
 
     def backlog(self, history: History) -> Backlog | None:
         """The backlog of the source beyond `history`; None where it is unknown. The call must be quick.
@@ -157,7 +160,10 @@ class HasBacklog(Protocol):
 
 @runtime_checkable
 class TellsColumns(Protocol):
-    """A source whose columns are known without Spark, for the examples of a form."""
+    """A source whose message columns are known without Spark.
+
+    The form of a replay names these columns, and has a condition on one of them as an example.
+    """
 
     def message_columns(self) -> dict[str, str]:
         """Known column of a message -> its type. The call must be quick, and raises nothing."""
@@ -191,17 +197,24 @@ class NamesGone(Protocol):
 
     @property
     def gone(self) -> str:
-        """The reason why such a message is lost, the same for all messages that are gone for one cause."""
+        """The reason why a message that the source no longer holds is `lost`.
+
+        It is the same text for all such messages, so that they count as one kind of failure.
+        """
 
 
 @runtime_checkable
 class TellsGone(Protocol):
-    """A source that tells, without Spark and quickly, how many of a million messages it no longer holds."""
+    """A source that tells, quickly and without Spark, how many of up to a million messages are gone."""
 
     def gone_of(self, positions: pa.Table, history: History) -> Mapping[str, int] | None:
-        """Reason -> the number of lost messages at `positions`, each once; None where only Spark could tell.
+        """Reason -> the number of messages that are lost for it; None where only Spark could tell.
 
-        More messages may be gone: the reading finds these.
+        More messages may be gone, which are found when the messages are read.
+
+        Args:
+            positions: the columns source_partition and source_offset of the messages, each once.
+            history: the ranges that the spout planned so far.
 
         Raises:
             SourceError: the source cannot be looked at.
@@ -217,10 +230,14 @@ class Committing(Protocol):
 
     @property
     def commits(self) -> bool:
-        """Whether the source is to be told."""
+        """Whether the source is to be told how far its messages are settled."""
 
     def commit(self, offsets: Mapping[str, int]) -> None:
-        """Take note: partition -> one past the last position before the first message that is not settled.
+        """Take note of how far the messages of each partition are settled.
+
+        Args:
+            offsets: partition -> one past the last position before the first message that is not settled. A
+                partition in which there is no such position yet is missing.
 
         Raises:
             SourceError: the source cannot take note; the fold stands all the same.

@@ -33,7 +33,10 @@ class Pass:
         return rows.filter(pl.col(column) % self.count == self.number)
 
     def condition(self, column: str) -> str:
-        """The condition of `of` in SQL, where a remainder has the sign of the dividend."""
+        """The SQL condition on `column` that holds for the roots of the pass.
+
+        A remainder in SQL has the sign of the dividend, which the condition allows for.
+        """
         return f"(({column} % {self.count}) + {self.count}) % {self.count} = {self.number}"
 
 
@@ -86,7 +89,10 @@ class Acked:
         return collect(each.of(self._rows.filter(*conditions), "root_id"), self._files)
 
     def with_tuples(self) -> Iterator[tuple[Pass, pl.DataFrame]]:
-        """Each pass with its roots: root_id, the message's columns, attempt, batch, fold, tuples."""
+        """Each pass with its roots: root_id, the message's columns, attempt, batch, fold, tuples.
+
+        `tuples` is the number of the root's tuples that the streams still hold.
+        """
         for each in self.passes():
             tuples = (
                 each.of(self._tuples, "_root_id").group_by("_root_id").agg(tuples=pl.len().cast(pl.Int64))
@@ -104,7 +110,9 @@ class Acked:
         return sum(int(roots.filter(*conditions)["tuples"].sum()) for _, roots in self.with_tuples())
 
     def by_key(self, by: ByKey, types: Mapping[str, pl.Schema], *conditions: pl.Expr) -> list[pl.DataFrame]:
-        """Rows of an aggregate over the tuples of roots that fulfil all conditions, by pass and stream.
+        """Rows of an aggregate over the tuples of roots that fulfil all conditions.
+
+        Each pass over each stream gives a frame with one row per key. A key may have rows in several frames.
 
         Args:
             types: the types of the columns that the aggregate needs, by stream.
@@ -134,7 +142,13 @@ def is_gone(trim: Trim) -> pl.Expr:
 
 
 def unacked(row: dict[str, Any], where: str) -> tuple[str, Finding]:
-    """The kind and the finding of a published root that is no message's newest acked attempt."""
+    """The kind and the finding of a published root that is no message's newest acked attempt.
+
+    Args:
+        row: the root, with the number of its published rows as `found`. The columns of its message are null
+            where it is no earlier acked attempt.
+        where: the place of the published rows, as the finding names it.
+    """
     if row["spout"] is None:
         why = f"{row['found']} rows in {where} that no acked root vouches for"
         return "unexpected", Finding(f"root {row['root_id']}", why)

@@ -186,7 +186,13 @@ class DeltaAggregate(DeltaTarget):
         return " AND ".join(f"target.{key} <=> changes.{key}" for key in map(sql_name, self.by))
 
     def _after(self, spark: SparkSession, summed: DataFrame) -> DataFrame:
-        """The rows that sums change, as they are after the merge. One with `_tuples` of 0 is deleted."""
+        """The rows of the table that a fold changes, as they are after its merge.
+
+        A row whose `_tuples` is 0 is deleted by the merge.
+
+        Args:
+            summed: the changes of the fold, one row per key.
+        """
         if open_table(self.path) is None:
             return summed
         both = summed.alias("changes").join(

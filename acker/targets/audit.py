@@ -2,7 +2,7 @@
 
 Tuples that are missing are lost, tuples that nobody acked are unexpected, and tuples that are there twice are
 duplicated. The audit runs without Spark, and in passes, each of which holds some of the roots, so that its
-memory has a bound. Here tuples are counted; `by_content` and `made_anew` compare their contents.
+memory has a bound. This module counts tuples; `by_content` and `made_anew` compare their contents.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,14 @@ _NUMBERS = ("byte", "short", "integer", "long", "float", "double")
 
 
 def acked_tuples(snapshot: Snapshot, name: str, before: Trim, after: Trim, every_attempt: bool) -> int:
-    """How many tuples of acked messages the second trimming deletes from a stream, beyond the first."""
+    """How many tuples of acked messages a trimming deletes from a stream.
+
+    Args:
+        name: the stream.
+        before: the trimming before. The tuples that it deleted do not count.
+        after: the trimming that deletes the tuples.
+        every_attempt: see `Acked`.
+    """
     assert snapshot.fold is not None
     streams = {name: snapshot.require(stream(name))}
     refused = refused_roots(recorded(snapshot), [name], None if every_attempt else snapshot.fold)
@@ -126,7 +133,12 @@ def audit_counts(evidence: Evidence, table: DeltaTable | None, counted: str, why
 
 
 def audit_sent(evidence: Evidence, where: str, found: int) -> Verdict:
-    """Compare how many tuples went to a target that keeps all of them with how many were acked."""
+    """Compare how many tuples went to a target that keeps those of all attempts with how many were acked.
+
+    Args:
+        where: the name of the target in a finding.
+        found: how many tuples went to the target.
+    """
     acked, messages = Acked.of(evidence, every_attempt=True), Acked.of(evidence).number()
     findings = _compared(tuples_due(evidence, acked), found, where, "took in")
     return Verdict(findings, 0, messages)

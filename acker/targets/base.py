@@ -61,7 +61,10 @@ class Publisher:
 
     @property
     def former(self) -> list[tuple["Publisher", int]]:
-        """The stream's publishers in the stores that this one is a copy of, each with its last valid fold."""
+        """The stream's publishers in the stores of which this store is a copy.
+
+        Each comes with the newest of its folds that count as published by this store.
+        """
         return [(Publisher(Identity(store), self.stream), fold) for store, fold in self.store.former.items()]
 
     def note(self, fold: int, is_shared: bool = False) -> str:
@@ -237,7 +240,10 @@ class Target(ABC):
         )
 
     def rows_by_key(self) -> "ByKey | None":
-        """The key and the aggregates of its rows, where a trimming keeps them by key; None else."""
+        """The key and the aggregates of the target's rows; None where its rows have no key.
+
+        By this key a trimming keeps the sums of the tuples that it deletes.
+        """
         return None
 
     @abstractmethod
@@ -382,7 +388,11 @@ class Target(ABC):
 
 
 def position_of(target: Target, publisher: Publisher) -> int:
-    """The newest fold that a publisher or a former one of its stream has committed; 0 before the first."""
+    """The newest fold of a publisher that a target has taken in; 0 before the first.
+
+    If the publisher itself has committed none, two kinds of folds count: those that its former publishers
+    committed, as far as the store has them, and those before the ones that are published again.
+    """
     own = target.position(publisher.app)
     if own:
         return own
@@ -400,7 +410,8 @@ def published_fold(snapshot: Snapshot, target: Target, stream: str) -> int:
     """The newest fold that a stream has published; 0 before the first. See `standing` as well.
 
     Raises:
-        StoreError: the ledger has no such fold yet, and would give its number to another.
+        StoreError: the target has a newer fold than the ledger. The ledger would give the number of that fold
+            to another one.
     """
     number = position_of(target, Publisher.of(snapshot.require(LEDGER), stream))
     if number > last_number(snapshot.open(LEDGER), APP):

@@ -102,7 +102,7 @@ class _Judged:
 
         Args:
             both: roots with the rows that they should have, and those that the table has of them.
-            earlier: attempts of messages that were acked again.
+            earlier: the acked attempts whose messages were acked again later.
         """
         is_acked, counted = pl.col("spout").is_not_null(), is_gone(self._evidence.counted)
         present, gone = both.filter(is_acked & ~counted), both.filter(is_acked & counted)
@@ -158,7 +158,11 @@ class _Judged:
         return Verdict(self._findings, compared, 0, unknown, tuple(why_not))
 
     def _judge_gone(self, kept: Kept) -> int:
-        """Compare trimmed rows by fold. Returns the number of messages whose rows cannot be compared."""
+        """Compare the table's rows of trimmed tuples with the sums that were kept of them, fold by fold.
+
+        Returns:
+            The number of messages whose rows cannot be compared.
+        """
         sums = [pl.col(name).sum() for name in ("rows", "digest")]
         of_folds = kept.rows.filter(pl.col("fold").is_not_null()).group_by("fold")
         wanted = of_folds.agg(*sums, untold=pl.col("digest").has_nulls())
@@ -177,7 +181,16 @@ class _Judged:
         return int(both.filter(is_untold)["messages"].sum())
 
     def _judge_others(self, kept: Kept, wanted: Sum, found: Sum) -> bool:
-        """Compare the rows of no message, all at once. Returns whether they could be compared."""
+        """Compare the table's rows of no message with those that it should have, all at once.
+
+        Args:
+            kept: the sums of trimmed rows.
+            wanted: the sum of such rows in the streams.
+            found: the sum of such rows in the table.
+
+        Returns:
+            Whether the rows could be compared.
+        """
         for row in kept.rows.filter(pl.col("fold").is_null()).iter_rows(named=True):
             wanted = wanted.plus(row["rows"], row["digest"])
         if wanted == found:
@@ -198,13 +211,17 @@ class _Judged:
 def gone_rows(
     snapshot: Snapshot, name: str, before: Trim, after: Trim, upto: int, batches: Sequence[int]
 ) -> pl.DataFrame:
-    """Sums of the rows that the second trimming deletes from a stream: fold, messages, rows and digest.
+    """Sums of the rows that a trimming deletes from a stream: fold, messages, rows and digest.
 
-    The row without a fold has the sum of the tuples of no message.
+    A row has the sums of the messages that one fold acked. The row without a fold has the sum of the tuples
+    of no message.
 
     Args:
+        name: the stream.
+        before: the trimming before. The rows that it deleted do not count.
+        after: the trimming that deletes the rows.
         upto: the newest batch of the stream whose tuples of no message were published.
-        batches: batches of the stream, among them all that the deleted messages have caused.
+        batches: batches of the stream, among them all that have tuples of the deleted messages.
 
     Raises:
         NoDigest: a column is of a type that has no digest.

@@ -100,11 +100,12 @@ class ByKey:
 def keep(store: Store, stream: str, by: ByKey, gone: pl.DataFrame, before: int, number: int) -> None:
     """Keep the sums of the tuples that a trimming deletes, in one commit that happens once.
 
-    The sums of all trimmings before become one row per key.
+    The sums of all trimmings before become one row per key. Nothing is kept where the table has sums of
+    another key or of other aggregates.
 
     Args:
         gone: the sums of the deleted tuples, one row per key.
-        before: the newest trimming that was counted.
+        before: the newest trimming that was counted. Sums of later ones are dropped.
         number: the number of this trimming.
 
     Raises:
@@ -137,7 +138,11 @@ def keep(store: Store, stream: str, by: ByKey, gone: pl.DataFrame, before: int, 
 
 
 def rows_kept(table: DeltaTable, by: ByKey, upto: int) -> pl.DataFrame | None:
-    """The sums kept of trimmings up to one; None where they are of other keys or aggregates."""
+    """The sums that were kept of trimmed tuples; None where they are of another key or of other aggregates.
+
+    Args:
+        upto: the number of the newest trimming that counts.
+    """
     found = _schema(table)
     if [name for name in found if name != TRIM] != by.columns:
         return None

@@ -77,7 +77,12 @@ class ByMessage:
         return findings
 
     def _compared(self, number: int) -> pl.DataFrame:
-        """The keys of a pass that have a wrong number of records: root_id, found, wanted."""
+        """The keys of a pass that have a wrong number of records.
+
+        Returns:
+            Columns `root_id`, which holds the key, and `found` and `wanted`, the numbers of its records.
+            `wanted` is null for an attempt that was not acked.
+        """
         found = self._found.sums(number).select("root_id", found="rows")
         wanted = self._wanted.sums(number).select("root_id", wanted="digest")
         both = found.join(wanted, on="root_id", how="full", coalesce=True)
@@ -86,7 +91,11 @@ class ByMessage:
         return both.filter(is_wrong).with_columns(pl.col("found").fill_null(0))
 
     def _roots(self) -> Iterator[pl.DataFrame]:
-        """The acked roots with their keys, in passes; `tuples` is `_ANY` where their number is not known."""
+        """The acked roots, in a frame for each pass, with the columns `key` and `tuples`.
+
+        `tuples` is the number of a root's tuples. It is `_ANY` where the tuples were trimmed, or where the
+        root's fold is newer than the newest fold that the target should hold.
+        """
         untold = is_gone(self._evidence.counted) | (pl.col("fold") > self._evidence.position)
         for _, roots in self._acked.with_tuples():
             keys = [_key_of(row) for row in roots.iter_rows(named=True)]

@@ -75,13 +75,21 @@ class ByRecord:
         return any(marker.shared for marker in self._topics.own.values())
 
     def _is_there(self, destination: str, marker: Marker) -> bool:
-        """Whether a publisher has, or may have, sent to the topics."""
+        """Whether the publisher that wrote a marker has sent, or may have sent, to the topics.
+
+        Args:
+            destination: the name of the publisher's target in its markers.
+        """
         may_have = destination.startswith("(") or destination in self._looked.ids
         untold = bool(marker.sent.untold) and may_have
         return untold or any(self._looked.is_now(place) for place in marker.sent.places)
 
     def _is_all_told(self) -> bool:
-        """Whether the markers of all publishers tell where records were sent; `why` names the others."""
+        """Whether the markers of all publishers tell where records were sent to the topics.
+
+        `why` gets a reason where markers of other stores' publishers do not tell it, and where markers of
+        this store are gone.
+        """
         untold = [
             name
             for name, found in self._markers.items()
@@ -160,7 +168,16 @@ class ByRecord:
             self._judge_sum(at, "records of no message", wanted, there)
 
     def _judge_sum(self, at: Partition, what: str, sent: tuple[int, int], found: tuple[int, int]) -> None:
-        """Compare numbers and sums of digests of the records of a partition."""
+        """Compare a partition's records with those that were sent to it, by number and sum of digests.
+
+        A difference becomes a finding. Where the difference may have another cause than a fault, it becomes
+        an entry of `why` instead. A wrong number becomes no finding where there are findings already.
+
+        Args:
+            what: the noun for the records, such as "records of no message".
+            sent: the number of the records that were sent, and the sum of their digests.
+            found: the number of the records that the partition holds, and the sum of their digests.
+        """
         if sent == found:
             return
         numbers = f"{found[0]:,} of {sent[0]:,} {what} that were sent there"

@@ -45,7 +45,8 @@ class Contents:
     """Sums by root of the rows of some tables, those of no root in one sum.
 
     Args:
-        passes: how many passes there are. A root is in the pass whose number is the remainder of its id.
+        passes: how many passes there are. The remainder of a root's id, divided by `passes`, is the number of
+            the root's pass.
         padded: columns, in small letters, whose blanks at the end do not count.
     """
 

@@ -36,7 +36,11 @@ _OWN_COLUMNS = ("_root_id", COUNT)
 
 @dataclass(frozen=True)
 class _Pin:
-    """A table at one version; None where there is none."""
+    """The table of a pinned target, at one version.
+
+    Args:
+        table: the table; None where there was none when the target was pinned.
+    """
 
     table: DeltaTable | None
 

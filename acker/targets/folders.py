@@ -21,9 +21,12 @@ _MOST_KEY_BYTES = 800  # of the 1,024 of an object's name what is below the tabl
 
 
 def unwritable(path: str, table: DeltaTable, known: Collection[str]) -> dict[str, Column]:
-    """Text of each rule -> whether a row has a value that names no folder, or would be read as another.
+    """Text of each rule for the values of partitions -> whether a row breaks it.
+
+    A value breaks a rule where it can name no folder or object, or would be read back as another value.
 
     Args:
+        path: path or URI of the table. A disk and an object store have different limits.
         known: the columns of the rows, in lower case.
     """
     metadata = table.metadata()

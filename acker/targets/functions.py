@@ -98,7 +98,10 @@ class Aggregate(Protocol):
 
 @runtime_checkable
 class Recomputed(Protocol):
-    """An aggregate that an audit makes again without Spark. Of others it compares the number of tuples."""
+    """An aggregate that an audit makes again without Spark.
+
+    Of any other aggregate the audit compares only the number of tuples of each key.
+    """
 
     def fits(self, types: pl.Schema) -> bool:
         """Tell whether the aggregate can be computed from columns of some types.
@@ -121,7 +124,7 @@ class Recomputed(Protocol):
         """
 
     def together(self, kept: str, kind: pl.DataType) -> pl.Expr:
-        """Make the aggregation of Polars over values of the aggregate.
+        """Make the aggregation of Polars that merges several values of the aggregate into one.
 
         Args:
             kept: the name of the column with the values.
@@ -243,7 +246,7 @@ class _Extreme:
         check_order(f"{type(self).__name__}({self.column!r})", stream, self.column, types)
 
     def fits(self, types: pl.Schema) -> bool:
-        """See `Recomputed`. Nested values have another order in Spark than in Polars."""
+        """See `Recomputed`. A nested column does not fit, since Spark and Polars order it differently."""
         return not types[self.column].is_nested()
 
 

@@ -1,4 +1,4 @@
-"""The history of a published Delta table: who published which fold, and which of them still hold."""
+"""The history of a published Delta table: who published which fold, and which folds it still holds."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -22,8 +22,8 @@ def all_notes(table: DeltaTable) -> Iterator[Note]:
 def notes_that_hold(table: DeltaTable) -> Iterator[Note]:
     """The notes of publishers whose rows no restore has taken away, newest first.
 
-    After a restore a table holds what it did at the version that was restored. So all commits between the two
-    are passed over.
+    A restore gives a table the contents of an earlier version again. So all commits after that version and
+    before the restore are passed over.
     """
     upto: int | None = None
     before: datetime | None = None

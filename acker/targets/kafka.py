@@ -48,14 +48,15 @@ class KafkaTarget(Target):
         servers: addresses of any brokers of the cluster, as "host:port,host:port"; empty where `connection`
             has them.
         topic: the topic to which all records go.
-        topic_by: the name of each record's topic, in place of `topic`. A tuple with a null here is not sent.
+        topic_by: the name of each record's topic, in place of `topic`. A tuple with null as
+            the name is not sent.
         key: the key of each record; by default a record has no key.
         value: the value of each record; by default all columns as a JSON object. A null is a tombstone.
         connection: the name of an Airflow connection of type `kafka`, as for a KafkaSpout.
         exactly_once: whether records are sent in transactions. Without them, a fold's records may be there
             twice after a failure.
-        partitioner: librdkafka's name of how a key chooses its partition, by default librdkafka's own way.
-            `murmur2_random` is the way of Java's producers, Storm's among them.
+        partitioner: librdkafka's name of the way in which a key chooses its partition, by default that of
+            librdkafka itself. `murmur2_random` is the way of Java's producers, Storm's among them.
 
     Attributes:
         only_adds: see `Target`; True.
@@ -142,10 +143,11 @@ class KafkaTarget(Target):
     ) -> DataFrame:
         """See `Target`. A topic refuses a record that is too large, or that has no key where it is compacted.
 
-        A record for a topic that is not there is refused as well.
+        With `topic_by`, a record whose topic is not there is refused as well.
 
         Raises:
-            SourceError: the cluster does not answer, or the topic is not there.
+            TopologyError: an expression does not fit the stream's columns, or makes no text or bytes.
+            SourceError: the cluster does not answer, or `topic` is not there.
         """
         topic, key, value = self._record(stream, rows, columns)
         return failing(rows, stream, self._refusal(topic, key, _bytes(key) + _bytes(value)))
@@ -259,7 +261,11 @@ class KafkaTarget(Target):
             marker = self._send_part(sender, name, mine, marker)
 
     def _begun(self, changes: Changes) -> Marker:
-        """The marker after which a publisher without one goes on. A former one may have begun the fold."""
+        """The marker from which a publisher goes on that has no marker of its own yet.
+
+        If a former publisher has begun the fold, its newest marker counts. Else a marker before the first
+        fold is made.
+        """
         former = [each.app for each, newest in changes.publisher.former if changes.fold <= newest]
         found = [markers[-1] for app in former if (markers := self._markers(app))]
         begun = [replace(each, before=0) for each in found if each.fold >= changes.fold]
@@ -284,7 +290,14 @@ class KafkaTarget(Target):
         return after(sender.send(_each(records), marks_of))
 
     def _await(self, changes: Changes, fenced: Fenced) -> None:
-        """Wait until another client has sent a fold."""
+        """Wait until another client has sent a fold.
+
+        Args:
+            fenced: the error by which the other client has ended this one's sending.
+
+        Raises:
+            StoreError: the other client has not sent the fold in time.
+        """
         deadline = time.monotonic() + _WAIT_SECONDS
         while self.position(changes.publisher.app) < changes.fold:
             if time.monotonic() > deadline:
@@ -345,7 +358,7 @@ class KafkaTarget(Target):
         """Read the limits of the topics to which a record may go.
 
         Returns:
-            Name of each topic -> the most bytes that it takes at once.
+            Name of each topic -> the most bytes that a record, or a batch of records, may have there.
 
         Raises:
             SourceError: the cluster does not answer, or the topic is not there.

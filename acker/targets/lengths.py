@@ -38,7 +38,7 @@ class _Text:
         self.rest = text
 
     def skip(self, *texts: str) -> None:
-        """Pass over the first of `texts` that comes next."""
+        """Pass over the first of `texts` with which the rest begins; over nothing where there is none."""
         found = next((text for text in texts if self.rest.startswith(text)), "")
         self.rest = self.rest[len(found) :]
 
@@ -51,7 +51,10 @@ class _Text:
 
 
 def _limits(name: str, kind: DataType, text: _Text) -> Iterator[tuple[str, str, _Broken]]:
-    """Each limit within a type: the path of its value, its text, and the condition that exceeds it."""
+    """Each limit within a type: the path of the limited value, the limit's text, and a condition.
+
+    The condition is on a value of the type, and true where that value exceeds the limit.
+    """
     if isinstance(kind, StructType):
         text.skip("struct<")
         for number, field in enumerate(kind.fields):

@@ -29,8 +29,8 @@ _WANTED = " as acked"  # ends the names of columns with what a row should hold
 def audit_by_key(evidence: Evidence, table: DeltaTable | None, by: ByKey) -> Verdict:
     """Compare each row of a running aggregate with the row that the acked tuples of its key make.
 
-    Where that row cannot be known, only the number of all tuples is compared. So it is where an older version
-    has trimmed tuples.
+    Only the number of all tuples is compared in three cases: contents were not asked for, the streams'
+    columns cannot make the rows, or an older version has trimmed tuples and kept no sums.
     """
     if table is None:
         return unpublished(evidence)
@@ -85,7 +85,11 @@ def _with_digests(rows: pl.DataFrame, by: ByKey, values: Sequence[str]) -> pl.Da
 
 
 def _made(evidence: Evidence, by: ByKey) -> pl.DataFrame | None:
-    """The rows that acked and untracked tuples make, trimmed ones included; None where nobody knows."""
+    """The rows that acked and untracked tuples make, trimmed tuples included, one row per key.
+
+    Returns:
+        The rows; None where the kept sums lack trimmed tuples.
+    """
     gone = evidence.counted.tuples or {}
     kept = {name: rows_kept(table, by, evidence.counted.number) for name, table in evidence.kept.items()}
     sums = {name: 0 if rows is None else int(rows[COUNT].sum()) for name, rows in kept.items()}
@@ -102,10 +106,17 @@ def _made(evidence: Evidence, by: ByKey) -> pl.DataFrame | None:
 def gone_by_key(
     snapshot: Snapshot, name: str, by: ByKey, before: Trim, after: Trim, batches: Sequence[int]
 ) -> pl.DataFrame | None:
-    """The rows of the tuples that the second trimming deletes from a stream; None where none can be made.
+    """The rows of a running aggregate over the tuples that a trimming deletes from a stream, one row per key.
 
     Args:
+        name: the stream.
+        by: the aggregate.
+        before: the trimming before. The tuples that it deleted do not count.
+        after: the trimming that deletes the tuples.
         batches: batches of the stream whose untracked tuples are deleted.
+
+    Returns:
+        The rows; None where the stream's tuples do not suffice to make them.
     """
     assert snapshot.fold is not None
     table = snapshot.require(stream(name))

@@ -23,7 +23,12 @@ def has_not_null(kind: DataType) -> bool:
 
 
 def of_any(elements: Callable[[Column], Column], broken: _Broken) -> _Broken:
-    """A condition on a column: whether another condition holds for any of its elements."""
+    """The condition on a column that is true where another condition holds for any of its elements.
+
+    Args:
+        elements: gives the array of a column's elements.
+        broken: the condition on an element.
+    """
     return lambda column: F.exists(elements(column), lambda each: F.coalesce(broken(each), F.lit(False)))
 
 
@@ -42,7 +47,12 @@ def _within(name: str, kind: DataType) -> Iterator[tuple[str, _Broken]]:
 def _at(
     name: str, kind: DataType, may_be_null: bool, at: Callable[[_Broken], _Broken]
 ) -> Iterator[tuple[str, _Broken]]:
-    """Each NOT NULL of a value and within it: the path, and the condition that breaks it."""
+    """Each NOT NULL of a value and within it: the path, and a condition that is true where it is broken.
+
+    Args:
+        name: the path of the value.
+        at: turns a condition on the value into one on the column that has the value.
+    """
     if not may_be_null:
         yield name, at(Column.isNull)
     for path, broken in _within(name, kind):
@@ -54,5 +64,9 @@ def _of_field(name: str) -> Callable[[_Broken], _Broken]:
 
 
 def of_elements(elements: Callable[[Column], Column]) -> Callable[[_Broken], _Broken]:
-    """A function that makes of a condition on elements one on their column; see `of_any`."""
+    """A function that turns a condition on the elements of a column into a condition on the column.
+
+    Args:
+        elements: see `of_any`.
+    """
     return lambda broken: of_any(elements, broken)

@@ -1,4 +1,4 @@
-"""Small appends without Spark, which spends three jobs on one: the published tables that can take them.
+"""The published tables that can take a small append without Spark, which spends three jobs on one.
 
 A table that asks a writer for more than new files is left to Spark: one with rules on values, partitions,
 features of Delta, or columns that are new or of another type.

@@ -40,7 +40,7 @@ class Looked:
 
 
 def look(cluster: Cluster, sent: Mapping[Place, Tally], always: Iterable[str] = ()) -> Looked:
-    """Compare where topics begin and end with where the records that were sent to them do.
+    """Compare the offsets at which topics begin and end with the offsets of the records that were sent there.
 
     Args:
         always: topics that are looked at although nobody tells of records that were sent there.

@@ -45,10 +45,13 @@ def fault_of_a_row(error: PySparkException) -> str | None:
 def told_by_rules(
     target: Target, spark: SparkSession, changes: Changes, groups: pl.DataFrame
 ) -> pl.DataFrame:
-    """The roots that a target's own rules refuse, and why.
+    """The roots that a target's own rules refuse, and why; none where the rules cannot be checked.
+
+    Args:
+        groups: see `Target.refused`.
 
     Raises:
-        StoreError: most messages of the fold are refused.
+        StoreError: most messages of the fold are refused; see `check_fault`.
     """
     nothing = F.lit(None).cast("string")
     rows = changes.added.withColumn("_kind", nothing).withColumn("_error", nothing)
@@ -60,17 +63,28 @@ def told_by_rules(
     except (BoltError, PySparkException):
         return NOTHING_REFUSED  # the table is not one for this stream, or none of its rules can be asked
     found = found.select(root_id="_root_id", reason="reason").join(groups, on="root_id", how="semi")
-    check_fault(target, changes, found, groups.height)
+    check_fault(target, changes, found, groups)
     return found
 
 
-def check_fault(target: Target, changes: Changes, refused: pl.DataFrame, among: int) -> None:
-    """Stop where a target refuses many messages, and most of the messages that were tried.
+def check_fault(
+    target: Target, changes: Changes, refused: pl.DataFrame, groups: pl.DataFrame, passed: int | None = None
+) -> None:
+    """Stop where a target refuses more than `MOST_REFUSED` groups of messages, and most of those tried.
+
+    Messages that were acked together count once: a single row of theirs may be at fault.
+
+    Args:
+        refused: the roots that the target refuses, each with its `reason`.
+        groups: see `Target.refused`.
+        passed: how many groups were tried and not refused; None: all others.
 
     Raises:
         StoreError: the target is taken to be at fault; the error has the reason of one message.
     """
-    if refused.height > MOST_REFUSED and 2 * refused.height > among:
+    count = groups.join(refused, on="root_id", how="semi")["group"].n_unique()
+    among = groups["group"].n_unique() if passed is None else count + passed
+    if count > MOST_REFUSED and 2 * count > among:
         raise StoreError(
             f"{target.uri} refuses most messages of fold {changes.fold}, so it is taken to be at fault: "
             f"{refused['reason'][0]} Mend it, and publish again.",
@@ -106,8 +120,9 @@ class Search:
         """The roots that are refused, and why, in the table's words.
 
         Raises:
-            StoreError: most messages are refused.
+            StoreError: most messages are refused; see `check_fault`.
             PySparkException: an error that is no fault of a message.
+            BoltError: the table takes no row of the stream.
         """
         if open_table(self.target.path) is not None:
             source, clone = (sql_name(path) for path in (self.target.path, self.scratch))
@@ -138,14 +153,14 @@ class Search:
                 parts += [(middle, high), (low, middle)]
             else:
                 self.found.append(mine.select(root_id="_root_id", reason=pl.lit(reason)))
-                refused = pl.concat(self.found)
-                check_fault(self.target, self.changes, refused, self.passed + refused.height)
+                check_fault(self.target, self.changes, pl.concat(self.found), self.groups, self.passed)
 
     def _refusal(self, added: DataFrame) -> str | None:
         """Why the clone does not take some further rows; None where it takes them.
 
         Raises:
             PySparkException: an error that is no fault of a row.
+            BoltError: the table takes no row of the stream.
         """
         self.trial = replace(self.trial, added=added, fold=self.trial.fold + 1)
         try:

@@ -42,7 +42,8 @@ class Rules:
     Args:
         stream: the stream's name.
         path: path or URI of the table, for errors.
-        given: the columns that the stream gives to the table. The table makes others itself, or leaves them.
+        given: the columns that the stream gives to the table. The table makes its other columns itself, or
+            leaves them null.
         is_whole: False where more columns are given, of which nobody knows the values beforehand.
     """
 

@@ -53,7 +53,8 @@ def standing_of(snapshot: Snapshot, target: Target, stream: str) -> Standing:
 
     Raises:
         StandingError: store and target do not agree.
-        StoreError: the ledger has no such fold yet, and would give its number to another.
+        StoreError: the target has a newer fold than the ledger. The ledger would give the number of that fold
+            to another one.
     """
     published_fold(snapshot, target, stream)
     standing = judged(snapshot, target, stream)
@@ -154,7 +155,12 @@ def _looked(
 
 
 def _said_of(note: Note | None, target: Target, store: Store, stream: str, former: Mapping[str, int]) -> str:
-    """The error about a target in which another store has published."""
+    """The text of the error about a target in which another store has published.
+
+    Args:
+        note: the newest note of the other store; None where the target does not tell of it any more.
+        former: ids of the stores of which this one is a copy -> the newest fold when it was copied.
+    """
     where = store.path("").rstrip("/")
     if note is None:
         who, copied = "A store of which its history does not tell any more has published there", None

@@ -27,8 +27,8 @@ class Failure:
     Attributes:
         row: the row as the test gave it.
         reason: the reason of the failure, as the ledger has it.
-        bolt: the bolt that failed the row, in a run of a whole topology; None where no bolt did, as on a
-            timeout. None in the result of `run_bolt`.
+        bolt: the bolt that failed the row, in a run of a whole topology. On a timeout it is a rich bolt that
+            held tuples of the row back. None where there is no such bolt, and in the result of `run_bolt`.
     """
 
     row: Row
@@ -142,7 +142,7 @@ class Outcome:
         return [{name: value for name, value in row.items() if name[0] != "_"} for row in rows]
 
     def _newest(self) -> list[dict[str, Any]]:
-        """The newest row of each message."""
+        """The newest row of the ledger of each message, failed and timed-out attempts left out."""
         rows = (row for row in self._ledger if row["state"] not in _ATTEMPTS)
         return list({self._place(row): row for row in rows}.values())
 
@@ -154,7 +154,7 @@ class Outcome:
         return self._given[row["source_partition"]][number - 1]
 
     def _place(self, row: Mapping[str, Any]) -> tuple[int, int]:
-        """The place of a message among those that the test gave."""
+        """The place of the message of a ledger's row: the number of its source partition, and its offset."""
         return self._order[row["source_partition"]], row["source_offset"]
 
     def _places_of_roots(self) -> dict[int, tuple[int, int]]:

@@ -36,7 +36,14 @@ def naming(whose: str) -> Iterator[None]:
 
 
 def duration_of(which: str, text: timedelta | str | None) -> timedelta | None:
-    """The duration that an argument is; the argument is named in the error."""
+    """The duration that an argument gives; None where the argument is None.
+
+    Args:
+        which: the name of the argument in the error.
+
+    Raises:
+        SettingsError: the argument is not a positive duration.
+    """
     with naming(which):
         return duration(text)
 
@@ -71,7 +78,11 @@ def target_of(
     aggregates: Mapping[str, Aggregate],
     topic: "KafkaTarget | None",
 ) -> Target:
-    """The target that an argument `to` of `publish` means."""
+    """The target that the arguments of `publish` describe.
+
+    Raises:
+        TopologyError: `topic` is given without `by`, or `by` without a path.
+    """
     if topic is not None and not by:
         raise TopologyError(
             f"publish of {stream}: `topic` goes with a running aggregate. Give the KafkaTarget as `to`."
@@ -92,7 +103,11 @@ def is_nested(one: str, other: str) -> bool:
 
 
 def redaction_of(name: str, redact: str | Iterable[str] | None) -> Redaction:
-    """The redaction that an argument `redact` means."""
+    """The redaction that an argument `redact` of a topology describes.
+
+    Raises:
+        TopologyError: `redact` has no regular expression that can be used.
+    """
     try:
         return Redaction.of(redact)
     except ValueError as error:
@@ -103,7 +118,11 @@ def redaction_of(name: str, redact: str | Iterable[str] | None) -> Redaction:
 
 
 def day_column_of(name: str, column: str | None) -> str | None:
-    """The column that an argument `reprocess_by` names."""
+    """The column that an argument `reprocess_by` of a topology names; None where the argument is None.
+
+    Raises:
+        SettingsError: the name is empty, or begins with an underscore.
+    """
     if column is not None and (not column.strip() or column.startswith("_")):
         raise SettingsError(
             f"reprocess_by of topology {name} is {column!r:.100}, which names no column of its messages. "
@@ -121,7 +140,11 @@ def check_name(what: str, name: str) -> None:
 
 
 def bolt_name(name: str | None, code: Any) -> str:
-    """The name of a bolt: the given one, or else that of its function or class."""
+    """The name of a bolt: the given one, or else that of its function or class.
+
+    Raises:
+        TopologyError: the function is a lambda, and no name is given.
+    """
     made = code.func if isinstance(code, partial) else code
     found = name or str(getattr(made, "__name__", type(made).__name__))
     if found == "<lambda>":

@@ -1,8 +1,8 @@
 """Hooks: functions of a topology that hear what each fold decided, as a Kafka spout's listener does in Storm.
 
 The process that has committed a fold calls the hooks, after the commit, with notices from the ledger.
-If that process ends in between, no hook is called. So a hook hears of a fold at most once. The ledger is the
-truth.
+If that process ends before it has called a hook, nobody calls that hook for this fold. So a hook hears of a
+fold at most once. The ledger is the truth.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Topologies: spouts, bolts, their connections and their publications. Building one needs no session.
+"""Topologies: spouts, bolts, their connections and their publications. Building one needs no Spark session.
 
-A topology is checked when it is built: names and publishers as they are added, the graph by `validate`,
+Components and publications are checked as they are added. The graph as a whole is checked by `validate`,
 which every command calls before it does anything else.
 """
 
@@ -111,7 +111,8 @@ class Topology:
 
     Raises:
         TopologyError: the name is not usable, or `redact` has no regular expression that serves.
-        SettingsError: a number or duration is out of range, or the schedule is none.
+        SettingsError: a number or duration is out of range, `schedule` is no schedule, or `reprocess_by`
+            names no column.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from acker.components.anchors import collect_anchors
+from acker.core.errors import StoreError
 from acker.core.events import State
 from acker.core.store.schemas import REFUSALS
 from acker.operations.cycle import drain, run_bolt, run_cycle, run_spout
@@ -25,6 +26,7 @@ from acker.reports.audit import audit_report
 from acker.reports.trace import trace_report
 from acker.spouts import DeltaSpout
 from acker.targets.functions import Count, Min, Sum
+from acker.targets.refusing import MOST_REFUSED
 from acker.topology.topology import Topology
 
 MOST = 2**63 - 1
@@ -181,6 +183,46 @@ def test_what_was_acked_together_is_refused_together(place):
     rule(place, "DROP CONSTRAINT positive")
     drain(run)
     assert told(run) == (("pass", 9, 0, 0), [], NOTHING)
+
+
+def test_one_row_of_many_messages_is_no_fault_of_the_table(place):
+    topology = Topology("all")
+    lines = topology.spout("lines", DeltaSpout(place.path("lines"), key="id"))
+
+    @topology.bolt(lines)
+    def by_city(tuples):
+        city = tuples.groupBy("city").agg(collect_anchors(), F.min("amount").alias("amount"))
+        return city.select("anchor", "amount")
+
+    topology.publish(by_city, to=place.path("rows"))
+    run = place.run(topology)
+    place.add("lines", id=[1], city=["Ulm"], amount=[1])
+    run_cycle(run)
+    many = range(10, 11 + MOST_REFUSED)
+    place.add("lines", id=[2, 3], city=["Bonn"] * 2, amount=[2, 3])
+    place.add("lines", id=[*many], city=["Wien"] * len(many), amount=[*many[1:], -1])
+    acked(run)
+    rule(place)
+
+    drain(run)
+
+    counts, _, findings = told(run)
+    assert (counts, findings) == (("pass", 3, len(many), 0), NOTHING)
+
+
+@pytest.mark.extended
+def test_a_table_that_refuses_most_messages_is_at_fault_itself(place):
+    run = begun(place)
+    few, most = range(10, 10 + MOST_REFUSED // 2), range(100, 101 + MOST_REFUSED)
+    rows = {"id": [*few, *most], "amount": [1] * len(few) + [-1] * len(most)}
+    place.add("lines", **rows, city=["Ulm"] * len(rows["id"]))
+    acked(run)
+    rule(place)
+
+    with pytest.raises(StoreError, match="refuses most messages of fold 3, so it is taken to be at fault: "):
+        publish_stream(run, run.topology.publications["rows"])
+
+    assert run.store.require(REFUSALS).version() == 1
 
 
 def test_a_table_that_refuses_everything_is_at_fault_itself(place):

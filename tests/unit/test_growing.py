@@ -114,6 +114,20 @@ def test_a_file_that_vanished_after_it_was_read_is_told_as_gone(spout, log):
     assert (spout.backlog(after(*history)), plan(spout, history)) == (gone, None)
 
 
+def test_a_renamed_file_that_vanished_is_told_as_gone_although_a_new_one_has_its_place(spout, log):
+    history = []
+    append(log, "1\n")
+    plan(spout, history)
+    log.rename(log.with_name("app.log.1"))
+    append(log, "2\n")
+    assert plan(spout, history) == [("app.log~2", "app.log", 0, 1, 1)]
+    log.with_name("app.log.1").unlink()
+    assert spout.backlog(after(*history)) == Backlog({}, gone=Changed(1, ("app.log",)))
+    log.unlink()
+    both = Changed(2, ("app.log", "app.log~2"))
+    assert spout.backlog(after(*history)) == Backlog({}, gone=both, is_empty=True)
+
+
 def test_rotated_files_keep_their_names_in_the_plans_and_no_line_is_read_twice(spout, log):
     history = []
     append(log, "1\n2\n")

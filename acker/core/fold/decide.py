@@ -133,9 +133,10 @@ class Deferred:
 
 
 def folded(fold: FoldInput, number: int = 1) -> Iterator[pl.DataFrame]:
-    """All rows that a fold adds to the ledger but its own row, one share of the messages after the other.
+    """The rows that a fold adds to the ledger, one share of the messages after the other.
 
-    Columns are those of `ledger` that a fold decides, and `live` (bool), which tells which rows live on.
+    The fold's own row and the rows of refusals are not among them. The columns are those of `ledger` that a
+    fold decides, and `live` (bool), which tells which rows live on.
 
     Args:
         number: how many tasks share the fold.
@@ -188,7 +189,10 @@ def _rows(decided: pl.DataFrame, others: pl.DataFrame, fold: FoldInput) -> pl.Da
 
 
 def joined_roots(fold: FoldInput) -> pl.DataFrame:
-    """The roots (`root_id`) to which new events of any task's share join other roots."""
+    """The roots that new `join` events name in the column `joined`, each once, as `root_id`.
+
+    Such a root is the smallest root of a joined tuple. The events of all tasks' shares are read.
+    """
     return collect(fold.events.select(root_id="joined").drop_nulls().unique())
 
 
@@ -220,7 +224,10 @@ def _with_dirty(live: pl.LazyFrame, fold: Part, joined: pl.LazyFrame) -> pl.Lazy
 
 
 def _joined(rows: pl.LazyFrame, told: pl.LazyFrame, on: Sequence[str]) -> pl.LazyFrame:
-    """Rows with the columns that `told` has for some of them. Where `told` is empty, nothing is joined."""
+    """`rows` with the further columns of `told`, by the columns `on`; null where `told` has no such row.
+
+    If `told` is empty, the columns are null in all rows, and the rows are not joined.
+    """
     found = collect(told)
     if found.is_empty():
         return rows.with_columns(
@@ -328,7 +335,10 @@ def _balances(fold: Part) -> pl.LazyFrame:
 
 
 def _reports(fold: FoldInput) -> pl.LazyFrame:
-    """Per root that failed or was lost: its first failure, for good before others, or why it was lost."""
+    """Per root that failed or was lost: the component and the reason of its failure, or why it was lost.
+
+    Of several failures the first counts. A failure for good counts before all others.
+    """
     order = ["last", "logged_at", "component", "batch", "reason"]
     fails = (
         fold.events.filter(pl.col("kind").is_in(FAILURES))
@@ -376,9 +386,10 @@ def _settled_or_pending(decided: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
 
 
 def _followers(decided: pl.LazyFrame, fold: FoldInput) -> pl.LazyFrame:
-    """The row that follows each failed attempt: `retrying` if there is a delay for it, else `dead_letter`.
+    """The row that follows each attempt that failed or timed out, unless the attempt was superseded.
 
-    An attempt that was failed for good is not tried again.
+    The row is `retrying` if there is a delay for it, else `dead_letter`. An attempt that was failed for good
+    is not tried again.
     """
     is_failed = pl.col("state").is_in([State.FAILED, State.TIMED_OUT]) & ~pl.col("superseded")
     failed = _delayed(collect(decided.filter(is_failed)), fold.retry).lazy()

@@ -235,11 +235,15 @@ class FoldFiles:
         return Written(self._actions, self._checksums)
 
     def commit(self, ledger: DeltaTable, turn: Turn, logged: Mapping[str, int], events: int) -> bool:
-        """Commit the fold once; True if this commit went in, and not another client's.
+        """Write the rows that are left, and commit the fold once.
 
         Args:
-            logged: component -> its newest batch that the fold read; `REFUSALS_READ` may be among them.
+            logged: component -> its newest batch that the fold read; under the key `REFUSALS_READ` the newest
+                commit of `refusals` that it read, if there is one.
             events: the number of events that the fold read, late ones included.
+
+        Returns:
+            True if this commit went in, and not another client's.
         """
         own = self._fold_row(turn, events)
         settled = self._taken(False) if self._rows[False] else own.clear()
@@ -265,7 +269,7 @@ class FoldFiles:
         return rows.sort("turn", "batch") if is_live and rows.height > ROWS_OF_A_FILE else rows
 
     def _parts(self, rows: pl.DataFrame) -> list[pa.Table]:
-        """Rows of the ledger as its files have them."""
+        """Rows of the ledger as tables, one for each file that is to be written."""
         return file_rows(map(self._of_fold, rows.iter_slices(ROWS_OF_A_FILE)), _SCHEMA)
 
     def _of_fold(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -152,7 +152,14 @@ def run_fold(request: FoldRequest) -> tuple[Fold, bool]:
 def _here(
     found: Sequence[Task], fold: FoldInput, new: "_NewEvents", files: FoldFiles
 ) -> tuple[SettlementGroups, list[Deferred]]:
-    """Decide the messages that are decided alone, in this process; return the rows for decisions together."""
+    """Decide each task's share of the messages, one task after the other, in this process.
+
+    The rows of messages that are decided alone go into `files`. The events that were read are counted in
+    `new`.
+
+    Returns:
+        The messages that are decided together, and each share's rows for that decision.
+    """
     deferred = []
     groups, parts = with_groups(fold, found)
     for part in parts:
@@ -166,7 +173,7 @@ def _here(
 def _elsewhere(
     request: FoldRequest, found: Sequence[Task], work: "_Work", new: "_NewEvents", files: FoldFiles
 ) -> tuple[SettlementGroups, list[Deferred]]:
-    """As `_here`, in other processes."""
+    """As `_here`, but the tasks run in other processes, and each writes its rows into files of its own."""
     whole = work.of(Task())
     groups, deferred = SettlementGroups.of(whole.pending, whole.events, whole.settled), []
     for done in request.tasks.run(partial(work.written, request.name, groups), found):
@@ -252,7 +259,7 @@ class _NewEvents:
     Args:
         files: paths of the files that hold the events.
         condition: a SQL condition on the rows of the files that are these events.
-        rows: the events, without the batches' own.
+        rows: the events, without those of kind `batch`, of which each batch has one.
         at_most: how many rows the files have.
         tasks: the tasks that share the events.
         are_elsewhere: whether these tasks run in other processes.
@@ -299,7 +306,7 @@ _IS_BATCH = pl.col("kind").eq_missing(pl.lit(Kind.BATCH))
 
 
 def _of_roots(events: pl.LazyFrame, condition: str) -> pl.LazyFrame:
-    """The events for which a condition holds, without the batches' own."""
+    """The events for which a SQL condition holds, without those of kind `batch`, which belong to no root."""
     return events.filter(pl.sql_expr(condition)).filter(~_IS_BATCH)
 
 

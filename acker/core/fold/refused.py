@@ -10,11 +10,13 @@ from acker.core.store.parquet import collect
 
 
 def refused_rows(previous: Fold, new: pl.DataFrame, fold: FoldInput) -> pl.DataFrame:
-    """Rows that a fold writes of refusals that no fold before has read: each attempt failed after all.
+    """The rows that a fold writes for the refusals that no fold before has read.
 
-    Its message is given up, unless it was emitted again meanwhile.
+    Each refused attempt gets a row `failed`. Its message also gets a row `dead_letter`, unless the message
+    was emitted again meanwhile or is given up already.
 
     Args:
+        previous: the fold before.
         new: rows of `refusals`.
         fold: inputs of the fold, with the new events.
     """

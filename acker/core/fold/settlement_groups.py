@@ -80,10 +80,11 @@ class SettlementGroups:
 
 
 def _acked_together(settled: pl.LazyFrame, replacing: pl.DataFrame) -> pl.DataFrame:
-    """See `SettlementGroups.members`.
+    """The `members` of `SettlementGroups`.
 
     Args:
-        replacing: `replaces`, the acked attempts that others are to replace.
+        settled: settled rows of all folds.
+        replacing: column `replaces`, the roots of the acked attempts that other attempts are to replace.
     """
     if replacing.is_empty():
         return pl.DataFrame(schema=_MEMBERS)
@@ -96,10 +97,18 @@ def _acked_together(settled: pl.LazyFrame, replacing: pl.DataFrame) -> pl.DataFr
 def _replaced_together(
     decided: pl.DataFrame, members: pl.DataFrame, ends: pl.LazyFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`decided`, and pairs of attempts that a replay emits to replace attempts that were acked together.
+    """The rows of `decided`, changed where attempts replace a group of messages that were acked together.
 
-    The new attempts share no tuple yet. As long as one of them is still to come, the others are not complete.
-    They fail where that attempt will not come.
+    The new attempts of a group share no tuple yet, so this function links them. If a message of the group has
+    no new attempt yet, the complete attempts of the group stay pending. If it will have none, since it was
+    given up or lost after the ack, the group's complete and pending attempts fail.
+
+    Args:
+        members: see `SettlementGroups`.
+        ends: see `_ends`.
+
+    Returns:
+        The rows, and the links: pairs of roots, columns `root_id` and `joined`.
     """
     newest = decided.filter((pl.col("state") != State.LOST) & ~pl.col("superseded"))
     replacing = newest.select("root_id", "replaces").drop_nulls()
@@ -139,7 +148,12 @@ def _replaced_together(
 
 
 def _ends(decided: pl.DataFrame, others: pl.DataFrame, settled: pl.LazyFrame) -> pl.LazyFrame:
-    """Per message that is given up or lost, not in flight: its last attempt, `ended_in`, and text, `end`."""
+    """Per message that is given up or lost and has no live row: its last attempt, and a text for reasons.
+
+    Returns:
+        The columns `MESSAGE`; `ended_in`, the number of the attempt; `end`, a text with the state and
+        the name of the message.
+    """
     columns = [*MESSAGE, "attempt", "state"]
     now = pl.concat([decided.select(columns), others.select(columns)]).lazy()
     ended = pl.concat([settled.select(columns), now.cast({"attempt": pl.Int32})])
@@ -154,9 +168,11 @@ def _ends(decided: pl.DataFrame, others: pl.DataFrame, settled: pl.LazyFrame) ->
 
 
 def _settled_together(decided: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
-    """`decided`, but with linked roots acked as a whole or failed as a whole.
+    """The rows of `decided`, with the roots of each linked group acked as a whole or failed as a whole.
 
-    Until then roots that are complete stay pending. Where a root is in flight no more, the others fail.
+    A complete root stays pending until all roots of its group are complete. If a root of the group fails or
+    is no longer in flight, the group's complete and pending roots fail. Rows of unlinked roots stay as they
+    are.
     """
     if links.is_empty():
         return decided
@@ -224,7 +240,11 @@ def _tops(hooks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _replaced(rows: pl.DataFrame, column: str, labels: pl.DataFrame) -> pl.DataFrame:
-    """`rows` in their order, with the label of each root of a column, or the root where it has none."""
+    """`rows` in their order, with each root of a column replaced by its label. A root without a label stays.
+
+    Args:
+        labels: columns `root_id` and `joined`, the label.
+    """
     named = labels.select(pl.col("root_id").alias(column), label="joined")
     found = rows.join(named, on=column, how="left", maintain_order="left")
     return found.with_columns(pl.coalesce("label", column).alias(column)).select(rows.columns)

@@ -8,9 +8,15 @@ from acker.core.stream_names import component_of
 def downstream_batches(journal: Journal, emissions: list[tuple[str, int]]) -> dict[str, list[int]]:
     """Component -> its batches that can hold tuples caused by the given batches of spouts.
 
-    The journal says which batches each batch took in, so the search walks down from batch to batch, also
-    through bolts that are gone. With it a publish reads the batches of the messages that its fold acked, and
-    not the stream's history.
+    The journal says which batches each batch took in. So the search goes down from batch to batch, also
+    through bolts that are gone. By this search a publish reads only the batches of the messages that its fold
+    acked, and not the stream's history.
+
+    Args:
+        emissions: spouts and the numbers of their batches.
+
+    Raises:
+        StoreError: the journal lacks a batch.
     """
     reached: dict[str, set[int]] = {}
     for spout, batch in emissions:

@@ -32,7 +32,9 @@ def holders(snapshot: Snapshot, bolts: Sequence[str], logged: Mapping[str, int])
 
 
 def with_holders(rows: pl.DataFrame, held: pl.LazyFrame) -> pl.DataFrame:
-    """Rows of the ledger. Rows that timed out get the names of the bolts that hold their tuples back.
+    """Rows of the ledger, in which a row that timed out names the bolts that hold its tuples back.
+
+    The names of all these bolts are added to `reason`; the first of them is the `component`.
 
     Args:
         held: `holders`, read only where a row timed out.

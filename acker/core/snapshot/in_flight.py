@@ -33,7 +33,7 @@ def in_flight(snapshot: Snapshot, spout: str) -> int:
 def lowest_live(
     snapshot: Snapshot, logged: Mapping[str, int]
 ) -> dict[tuple[str, str], tuple[int, int | None]]:
-    """(spout, partition) with live messages -> the lowest of them, and the highest settled one below it.
+    """(spout, partition) with live messages -> their lowest offset, and the highest settled offset below it.
 
     Live are the newest fold's live rows, and messages emitted or lost in batches that no fold has seen.
 
@@ -65,14 +65,17 @@ def lowest_live(
 def failed_in_batches(
     snapshot: Snapshot, component: str, after: int, spouts: Collection[str], limit: int
 ) -> list[dict[str, Any]]:
-    """The messages in flight that failed in a component's logged batches after one, by reason's first line.
+    """The messages in flight that failed in a component's newest logged batches, by the reason's first line.
 
     Args:
+        after: the number of a batch of the component. The batches after it count.
+        spouts: names of the spouts of the messages.
         limit: at most so many reasons, the commonest first.
 
     Returns:
-        Rows of `reason`, the message with the lowest position, `n` messages, and of all reasons `kinds` and
-        `total` messages.
+        A row for each reason: `reason`; the name of the message with the lowest position; `n`, the number of
+        the messages; and, alike in each row, the number of all reasons as `kinds` and the sum of all `n` as
+        `total`.
     """
     upto = snapshot.logged(component)
     emitted = {name: snapshot.logged(name) for name in spouts}

@@ -27,8 +27,8 @@ def check_batches(
 
     Args:
         table: `events`.
-        batches: the batches' own rows.
-        events: the other rows.
+        batches: the events of kind `batch`. Each batch has one, with the checksum of its other events.
+        events: the other events.
         logged: (component, batch) of all batches that must be there. Events of other batches must not be
             there.
 
@@ -67,7 +67,7 @@ def broken_fold(store: Store, fold: int) -> StoreError:
 def check_tables(snapshot: Snapshot, components: Collection[str]) -> None:
     """Stop where rows of `events` or of the ledger are not those that were committed. All rows are read.
 
-    All events of a batch that a fold has seen may be gone.
+    A batch that a fold has seen may lack all of its events, since a trimming deletes them.
 
     Args:
         components: all components that ever planned a batch.
@@ -121,8 +121,11 @@ def _check_folds(store: Store, fold: Fold) -> None:
 def missing_rows(snapshot: Snapshot, component: str, where: str = "true") -> dict[int, tuple[int, int]]:
     """Batch -> the number of rows in its stream and the number when it was logged, where these differ.
 
-    Nothing is expected of batches that were trimmed, or whose events are gone, or that had no rows: a batch
-    that was given up may still be written by a process that was at work on it.
+    Batches that were trimmed, whose events are gone, or that had no rows when they were logged are not looked
+    at. A batch without rows may have been given up, and a process that was at work on it may still write it.
+
+    Args:
+        where: a SQL condition on the batches' rows of kind `batch` in `events`.
     """
     kept = newest_trim(snapshot.store).upto.get(component, 0)
     logged = query(

@@ -179,7 +179,15 @@ class Journal(Snapshot):
         return found
 
     def _spans(self, bolt: str, stream: str, after: int, upto: int) -> pl.DataFrame:
-        """The span of a stream in the bolt's batches in (after, upto]: batch, after, upto, held, or nulls."""
+        """The spans of a stream in the bolt's batches in (after, upto], one row for each batch.
+
+        Returns:
+            Columns `batch`, `input`, `after`, `upto` and `held`. The last three are null where the batch has
+            no span of the stream. `held` is also null where the bolt holds no tuple of the stream back.
+
+        Raises:
+            StoreError: a batch is missing, or no run can have planned it.
+        """
         ends = pl.Struct({name: pl.Int64 for name in ("after", "upto", "held")})
         inputs = self._inputs(f"component = '{bolt}' AND batch > {after} AND batch <= {upto}")
         self._check_all(bolt, after, upto, inputs["batch"].to_list())
@@ -219,10 +227,10 @@ class Journal(Snapshot):
         return pl.DataFrame(query_table(sql, batches=table))
 
     def unfinished(self, component: str) -> Batch | None:
-        """The component's first planned batch that is not logged.
+        """The component's first planned batch that is not logged; None where all planned batches are logged.
 
-        One replay may plan several batches. Where `events` was lost or put back, all that it lacks are logged
-        again.
+        Several batches may be planned and not logged, since a replay by hand may plan several at once. If
+        `events` was lost or put back, all batches that it lacks are logged again, one after the other.
 
         Raises:
             StoreError: the journal was put back to an older version.
@@ -317,7 +325,13 @@ class Journal(Snapshot):
                 raise self._damaged(f"batch {batch.number} of {component}")
 
     def rolled_back(self, component: str, newest: int, where: str, known: int) -> StoreError:
-        """The error about a journal that lacks batches of a component which another table knows."""
+        """The error about a journal that lacks batches of a component which another table knows.
+
+        Args:
+            newest: the component's newest batch in the journal.
+            where: the name of the other table.
+            known: the component's newest batch in the other table.
+        """
         return StoreError(
             f"{self.store.path(BATCHES)} has batches of {component} up to {newest}, {self.store.path(where)} "
             f"up to {known}: the journal was put back to an older version. Put back a newer one. "

@@ -82,7 +82,7 @@ def _rows_of(store: Store, name: str, counted: Trim) -> pl.DataFrame:
 
 
 def _counted_trims(store: Store, counted: Trim) -> dict[int, Trim]:
-    """Number -> trimming, for all trimmings up to one that were counted."""
+    """Number -> trimming, for all trimmings up to a given one whose tuples were counted."""
     table = store.open(TRIMS)
     if table is None:
         return {}
@@ -140,7 +140,13 @@ def _arrow(rows: pl.DataFrame) -> pa.Table:
 
 
 def _append(store: Store, stream: str, rows: pl.DataFrame, app: str, number: int) -> bool:
-    """Append rows to the table of a stream, which is made where it is missing, once per (app, number)."""
+    """Append records of a stream's trimmed rows to their table, once per (app, number).
+
+    The table is made where it is missing.
+
+    Returns:
+        Whether this call's commit went in, and not another's.
+    """
     path, added = store.path(kept(stream)), _arrow(rows)
 
     def commit(found: DeltaTable | None, once: CommitProperties) -> None:

@@ -92,10 +92,14 @@ def current_rows(fold: Fold | None) -> pl.LazyFrame:
 
 
 def newest_of(fold: Fold | None, rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Those of a fold's current rows that are the newest of their message.
+    """Those of some current rows of a fold that are the newest rows of their message.
 
-    A message that has a single attempt has a single row, unless a table refused it after the ack: then it is
-    acked and a dead letter. So only messages that were emitted again or given up are compared.
+    A message that has a single attempt has a single row, unless a table refused it after the ack. Then it has
+    an acked row and a row `dead_letter`. So only messages that were emitted again or given up are compared.
+
+    Args:
+        fold: the fold as of which a row is the newest one.
+        rows: rows among the fold's `current_rows`.
     """
     current = current_rows(fold).select(*MESSAGE, "attempt", "fold", "state")
     several = pl.col("attempt") > 1
@@ -116,10 +120,10 @@ def newest_of(fold: Fold | None, rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def read_fold(table: DeltaTable, number: int) -> Fold:
-    """The row of one fold.
+    """The row that one fold has written of itself.
 
     Raises:
-        StoreError: the row is not there.
+        StoreError: the ledger has no such row, or several.
     """
     columns = 'fold, events_version, turn, "window", logged, events, folded_at, outstanding'
     rows = query(
@@ -176,10 +180,10 @@ def unfolded(fold: Fold | None, logged: Mapping[str, int]) -> str:
 
 
 def fold_counts(fold: Fold) -> dict[str, int]:
-    """Number of rows by state, of a fold's settled and live rows, and `late`, events of settled roots.
+    """State -> the number of rows that the fold settled or left live, and `late`, the number of late events.
 
-    A fold counts the events that it read, and each of its rows the events that went into it. The late events
-    found no live root and no init.
+    Late events found no live root and no init. They are those events that the fold read and that went into
+    none of its rows.
     """
     rows = query(
         f"SELECT state, count(*) AS n, sum(events) FILTER (WHERE fold = {fold.number}) AS events FROM ledger "

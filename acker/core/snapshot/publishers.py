@@ -1,8 +1,8 @@
 """Positions of publishers, as the store knows them: the newest published fold of each, and its target.
 
 The target keeps the same position, and is written first. So after a crash the target may be ahead of the
-store, and it is never behind. A row of the table `publishers` says which target a publisher has met. Its
-position there is a transaction number of commits that have no rows.
+store, and it is never behind. A row of the table `publishers` says which target a publisher has met. The
+publisher's position is a transaction number of this table. A commit that only raises the number has no rows.
 """
 
 from dataclasses import dataclass

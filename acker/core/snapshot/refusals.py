@@ -1,8 +1,8 @@
 """Refusals: acked roots whose rows a published table would not take after the ack.
 
 A publisher records refusals before it commits the rest of the fold. The next fold makes dead letters of their
-messages, and with that fold every other table gives up their rows. So a refused root is in no table, or,
-until then, in the tables that took it.
+messages, and with that fold every other table gives up their rows. So a table that has refused a root never
+has it. Any other table may have the root until it has taken in that fold.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,7 +33,7 @@ def recorded(snapshot: Snapshot) -> DeltaTable | None:
     """The table `refusals`, with all that the snapshot's fold has read; None where nothing was ever refused.
 
     Raises:
-        StoreError: the table has less.
+        StoreError: the table has fewer commits than the fold has read.
     """
     table = snapshot.open(REFUSALS)
     check_read(snapshot, table)

@@ -1,7 +1,7 @@
-"""The messages of replays, rows of a table. They are recorded before a plan or a request names them.
+"""The messages of replays, as rows of the table `replays`.
 
-A plan in the journal is a line of JSON, which everybody who reads the journal parses. Messages may be
-millions.
+The messages are recorded before a plan or a request names them. A plan in the journal does not list them,
+since they may be millions. It is a line of JSON, which everybody who reads the journal parses.
 """
 
 import uuid

@@ -1,4 +1,4 @@
-"""Questions about settled rows of the ledger: which folds acked what, and of which batches.
+"""Questions about settled rows of the ledger: which messages and batches a fold acked, and its own row.
 
 Settled rows are those of no live partition. `fold` is the number of the fold that settled a row.
 """
@@ -83,7 +83,10 @@ def acked_messages(ledger: DeltaTable, after: int, upto: int, is_gone: str) -> t
 
 
 def logged_by_fold(ledger: DeltaTable, first: int, last: int) -> dict[int, dict[str, int]]:
-    """Fold from a first to a last one -> component -> the newest batch whose events it folded."""
+    """Fold from a first to a last one -> component -> the newest batch whose events it folded.
+
+    A fold that has read refusals also has the newest commit that it read, under the key `REFUSALS_READ`.
+    """
     rows = query(
         f"SELECT fold, logged FROM ledger WHERE {_OF_FOLDS} AND fold >= {first} AND fold <= {last} "
         "ORDER BY fold",
@@ -138,10 +141,13 @@ def ended_in(ledger: DeltaTable, after: int, upto: int) -> pl.LazyFrame:
 
 
 def nothing_passed(fold: Fold | None, after: int) -> bool:
-    """Whether first attempts failed in the folds after one, none of any was acked, and none is in flight.
+    """Whether some first attempt failed in the folds since one, and no attempt was acked or is in flight.
+
+    Acks count in the same folds. Attempts are in flight as of the newest fold.
 
     Args:
-        fold: the newest one; None before the first.
+        fold: the newest fold; None before the first, and then the result is False.
+        after: the number of a fold. The folds after it count.
     """
     if fold is None:
         return False
@@ -156,16 +162,18 @@ def nothing_passed(fold: Fold | None, after: int) -> bool:
 
 
 def written_by(fold: Fold, conditions: Mapping[str, str], columns: Sequence[str], sample: int) -> Any:
-    """Of the rows of messages that a fold wrote, how many meet each condition, and the first of these.
+    """Count the rows of messages that a fold wrote, for each of some conditions, and take samples of them.
 
     Args:
-        conditions: name -> a SQL condition on the ledger's columns, and on `ended`: the root, where the fold
-            ended an attempt of it. A retrying row keeps the root of the attempt before, so it is new then.
-        columns: of the rows that are returned, which are ordered by the first four.
-        sample: how many rows of each at most.
+        conditions: name -> a SQL condition on the ledger's columns and on `ended`. `ended` is the root of the
+            row if the fold ended an attempt of that root, else null. A retrying row keeps the root of the
+            attempt before, so such a row is new if it has `ended`.
+        columns: the columns of the sampled rows, which are ordered by the first four.
+        sample: the highest number of sampled rows for each condition.
 
     Returns:
-        Name -> how many rows; and rows of `name` and the columns, of all names that have any.
+        Name -> the number of rows that meet the condition; and the sampled rows, with the name of the
+        condition as `name`.
     """
     told = f"""
         WITH rows AS (SELECT * FROM ledger WHERE fold = {fold.number} AND root_id IS NOT NULL),

@@ -56,7 +56,11 @@ class Snapshot:
         return newest_in(self.open(LEDGER))
 
     def logged(self, component: str) -> int:
-        """Number of the newest logged batch of a component, or of a stream's; 0 before the first."""
+        """Number of the newest logged batch; 0 before the first.
+
+        Args:
+            component: name of a component, or of a stream for the component that emits it.
+        """
         return last_number(self.open(EVENTS), component_of(component))
 
     def planned(self, component: str) -> int:

@@ -46,10 +46,10 @@ _EVERYWHERE = ("_root_id", "_batch", "_kind", "_error")
 
 @dataclass(frozen=True)
 class Rows:
-    """The places of the rows of some batches of a stream.
+    """The places of the rows of some batches of a component, in all its streams.
 
     Args:
-        columns: columns of the stream's table that are not the user's.
+        columns: columns of the component's table that are not the user's.
         files: paths of the files that can hold such rows.
         batches: numbers of the batches; None where the files hold rows of no others.
         size: bytes of the files.
@@ -64,10 +64,13 @@ class Rows:
 
     @classmethod
     def of(cls, snapshot: Snapshot, name: str, batches: Sequence[int]) -> "Rows":
-        """Rows of some batches of a stream; of all streams of a component where `name` is its own.
+        """Rows of some batches of a component, in all its streams; `tuples` selects those of one stream.
 
         There are no rows where the component never wrote, since all its batches failed their inputs without a
         write.
+
+        Args:
+            name: of the component, or of one of its streams.
         """
         table = snapshot.open(stream(name)) if batches else None
         if table is None:
@@ -110,9 +113,12 @@ def all_tuples(name: str, table: DeltaTable, users: pl.Schema | None = None) -> 
 
 
 def _files_with(table: DeltaTable, batches: Sequence[int]) -> tuple[pl.DataFrame, bool]:
-    """The log's entries for files that can hold rows of some batches; True where they hold no others.
+    """The log's entries for the files that can hold rows of some batches.
 
-    A file that a write has made is of one batch. Of a file that was rewritten this is not known.
+    A file that a write has made has rows of one batch. A file that was rewritten may have rows of several.
+
+    Returns:
+        The entries, and whether the files are known to hold no rows of other batches.
     """
     actions = arrow_table(table.get_add_actions(flatten=True))
     said = [name for name in (*_FILE, *_RANGE) if name in actions.column_names]

@@ -25,8 +25,9 @@ class Trim:
     Args:
         upto: component -> its newest batch whose rows are gone. Of a spout, also the newest batch whose
             messages may be gone from any stream.
-        tuples: component whose tuples are added to published aggregates -> the number of its tuples for acked
-            attempts of messages that are gone; None where the trimming is only announced.
+        tuples: stream that feeds, or has fed, a target without roots, such as an aggregate or a topic ->
+            the number of its acked and untracked tuples that this trimming and all before it delete; None
+            where the trimming is only announced.
     """
 
     number: int = 0
@@ -60,7 +61,10 @@ def _newest(store: Store, where: str) -> Trim:
 
 
 def append_trim(store: Store, trim: Trim, now: datetime) -> Trim:
-    """Record a trimming, and return the one that has its number now: this one, or a faster client's."""
+    """Record a trimming, unless its number is taken, and return the newest trimming.
+
+    The newest trimming is this one, or that of a faster client.
+    """
     row = {
         "trim": trim.number,
         "upto": list(trim.upto.items()),

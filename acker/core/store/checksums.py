@@ -44,7 +44,11 @@ def checksum_of_replay() -> pl.Expr:
 
 
 def checksum_of_batch(events: pl.DataFrame) -> int:
-    """As `checksum_of_events`, of events without the columns in which none of them has a value."""
+    """The checksum of a batch's events, as `checksum_of_events` makes it.
+
+    Args:
+        events: the events. A column in which no event has a value may be missing.
+    """
     columns = columns_of(EVENTS)
     missing = {name: pl.lit(None, kind) for name, kind in columns.items() if name not in events.columns}
     return int(collect(events.lazy().with_columns(**missing).select(checksum_of_events())).item())
@@ -63,7 +67,7 @@ def batch_row(checksum: int, component: str, batch: int, tuples: int, now: datet
 
 
 def _xor(shares: pl.Expr) -> pl.Expr:
-    """The XOR of shares, an aggregate. A row that is there twice breaks it as one that is gone."""
+    """The XOR of shares, an aggregate; 0 of none. A missing row changes it, and so does a doubled one."""
     return shares.bitwise_xor().fill_null(0)
 
 

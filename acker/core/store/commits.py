@@ -85,8 +85,8 @@ def batch_folder(batch: int) -> str:
 def commit_batch(path: str, files: Sequence[File], schema: Schema, component: str, batch: int) -> None:
     """Make files a part of a stream's table, in one commit that happens once per batch.
 
-    The table is made where it is missing. Columns that the table lacks are added in a commit before. Columns
-    that have a wider type now get it in a commit before, too.
+    The table is made where it is missing. Columns that the table lacks are added in a commit before. A column
+    that has a wider type in `schema` than in the table gets the wider type in a commit before, too.
 
     Args:
         path: of the table.
@@ -218,9 +218,11 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
 def file_rows(parts: Iterable[pl.DataFrame], schema: pa.Schema) -> list[pa.Table]:
     """The rows of each file as `write_file` takes them, without columns that have no value in any row.
 
-    A string that is the same in each row becomes a dictionary of one word, so that nobody looks at it again.
+    A column with the same string in each row becomes a dictionary of one word, which spares a look at each
+    value.
 
     Args:
+        parts: the rows of each file.
         schema: of the table.
     """
     with ThreadPoolExecutor() as pool:

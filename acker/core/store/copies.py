@@ -106,6 +106,8 @@ def copy_file(size: int, name: str, there: FileSystem, here: FileSystem) -> None
 
     Args:
         size: of the file, in bytes.
+        there: the file system that has the file.
+        here: the file system that gets the copy.
 
     Raises:
         OSError: the file cannot be copied.
@@ -152,7 +154,7 @@ def _is_of(name: str, version: int) -> bool:
 
 
 def _data_of(table: DeltaTable) -> list[str]:
-    """The files of the table's version, by their names from its folder.
+    """The files of the table's version, by their names from its folder, and all deletion vectors there.
 
     Raises:
         StoreError: some files are another table's.

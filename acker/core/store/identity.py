@@ -3,7 +3,7 @@
 A target keeps a publisher's position under the id. The id of a first store is the Delta id of its ledger. A
 copy has the same Delta id, so it is given an id of its own. Folds that its original published count as
 published by the copy, as far as the copy's ledger has them. A stream that is published again gets an id of
-its own as well, since its target remembers the folds that the target has lost.
+its own as well. Under the old id the target may still have the position of folds whose rows it has lost.
 """
 
 import json

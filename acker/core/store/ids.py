@@ -106,9 +106,11 @@ def _hashed(value: int, size: int, seed: int) -> int:
 
 
 def tuple_ids(emitter: str, consumers: Sequence[str], file: str, row: pl.Expr) -> pl.Expr:
-    """XOR of the ids of a row in the emitter's stream, one id per consumer; 0 where there is no consumer.
+    """XOR of the ids of a row on the edges of its stream, one id per edge; 0 where there is no edge.
 
     Args:
+        emitter: the component that emitted the row.
+        consumers: the edges, as `batches.edges` has them.
         file: the name of the row's file, without its folder.
         row: the row's number in the file.
     """

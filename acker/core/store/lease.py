@@ -93,7 +93,15 @@ class Lease:
         return _read(open_table(self._path))
 
     def left(self, found: Holding) -> timedelta:
-        """The time for which this deployment must still see a lease unchanged, before it may take it."""
+        """The time for which this deployment must still see a lease unchanged, before it may take it.
+
+        The time is zero if the lease is this deployment's, or was released. It is also zero for a lease that
+        another has closed, although this deployment may not take it. A lease that this machine has not seen
+        before is noted as seen now.
+
+        Args:
+            found: the lease, as it was read.
+        """
         if found.holder == self._deployment or found.lasts <= _NONE:
             return _NONE
         now = self._now()

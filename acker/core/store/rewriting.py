@@ -71,7 +71,11 @@ def _committed(
     """Commit new files in the place of old ones; False where the table has lost some of the old ones.
 
     `deltalake` would pass over a commit that has removed the same files, and the rows would be there twice.
-    So it may commit to the very next version alone. Commits that came before are looked at here.
+    So `deltalake` may commit to the very next version alone. If other commits came first, this function looks
+    whether the old files are still there, and tries again.
+
+    Raises:
+        StoreError: the commit could not be made, and no other commit came first.
     """
     old = {action.path for action in actions if isinstance(action, RemoveAction)}
     once = CommitProperties(custom_metadata=dict(note), max_commit_retries=0)

@@ -71,12 +71,20 @@ class Sightings:
         self._kept: dict[str, _Marks] = {}
 
     def first(self, what: str, mark: str) -> Moment | None:
-        """The moment at which a mark was seen first since the machine's start; None where it was not seen."""
+        """The moment at which a mark was seen first since the machine's start; None where it was not seen.
+
+        Args:
+            what: the name of the thing that has the mark, such as the path of a lease.
+        """
         seen = self._read(what).get(mark, {}).get(_start_of_machine())
         return Moment(*seen) if seen else None
 
     def note(self, what: str, mark: str, moment: Moment) -> None:
-        """Record that a mark was seen at a moment. Where no file can be written, only this process has it."""
+        """Record that a mark was seen at a moment. Where no file can be written, only this process has it.
+
+        Args:
+            what: the name of the thing that has the mark, such as the path of a lease.
+        """
         found = self._read(what)
         # Of one home there may be several machines.
         seen = {**found.pop(mark, {}), _start_of_machine(): astuple(moment)}

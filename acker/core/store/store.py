@@ -90,7 +90,14 @@ def _moved_on(opened: _Opened | None) -> DeltaTable | None:
 
 
 def _is_the_same(table: DeltaTable, then: _Commit | None) -> bool:
-    """Whether the log on a disk is the one that a table was opened with; `deltalake` notices no other log."""
+    """Whether a table's log on a disk is still the log with which the table was opened.
+
+    `deltalake` does not notice that another log has taken its place. A log on an object store is not looked
+    at, and counts as the same.
+
+    Args:
+        then: the file of the newest commit when the table was opened; None where there was none on a disk.
+    """
     if is_object_store(path_of(table)):
         return True
     return (
@@ -193,8 +200,8 @@ class Store:
         """Rewrite a table that Spark does not write, and return the metrics of `deltalake`.
 
         Args:
-            change: rewrites the table, which is at its newest version. It is called again where it was
-                refused and another commit came before.
+            change: rewrites the table, which is at its newest version. If its commit is refused and another
+                commit came before, `change` is called again.
 
         Raises:
             StoreError: the table could not be rewritten, or another commit was in the way each time.

@@ -1,8 +1,8 @@
 """Delta tables without Spark, with appends that Delta's transaction ids make idempotent.
 
-The `deltalake` package writes the store's own tables: it takes milliseconds for a row, and Spark half a
-second. A client also reads tables with it before it plans. Spark writes the rows of streams, and published
-tables unless few rows go into a plain one (`acker/spark/delta.py`, `acker/targets/append.py`).
+The `deltalake` package writes the store's own tables. For a row it takes milliseconds, and Spark takes half a
+second. A client also reads tables with `deltalake` before it plans. Spark writes the rows of streams, and
+published tables unless few rows go into a plain one (`acker/spark/delta.py`, `acker/targets/append.py`).
 """
 
 import errno
@@ -121,11 +121,13 @@ def sentence_of(error: Exception) -> str:
 def unwritten(path: str, error: Exception, otherwise: str, kind: type[StoreError] = StoreError) -> StoreError:
     """The error to raise where a table could not be written.
 
+    A fault of S3 or of the operating system, such as a full disk, has a message of its own.
+
     Args:
         path: of the table.
         error: the error that `deltalake` raised.
-        otherwise: the sentences where it was not the system that refused to write.
-        kind: the class of the error in that case.
+        otherwise: the message for any other fault.
+        kind: the class of the error for any other fault.
     """
     unreached, quoted = explain_s3_error(path, sentence_of(error)), _OS_ERROR.search(str(error))
     if unreached:
@@ -220,7 +222,9 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def append_new(table: DeltaTable, rows: Any) -> None:
-    """Append `rows` without Spark. They have a unique name, so that they are appended at most once.
+    """Append `rows` without Spark, in a commit without a transaction number.
+
+    The caller gives the rows of each call a new name. So no two calls append the same rows.
 
     Raises:
         StoreError: the rows could not be committed.
@@ -283,12 +287,13 @@ def commit_once(
     """Make one commit that happens once for all of some (app, number) together.
 
     `deltalake` does not look at the numbers, but it refuses to commit where another commit of one of the apps
-    went in since the table was opened, whoever made it. Commits that went in before are seen here. The other
-    commit may be this very one, where a store made it and its reply was lost on the way. It is known by its
-    mark.
+    went in since the table was opened, whoever made it. This function looks for commits that went in before.
+    The commit in the way may be this call's own: a store made it, and its reply was lost on the way. Such a
+    commit is known by its mark, and counts as this call's.
 
     Args:
         opened: a table, or the path of one that may be missing, which is opened anew.
+        numbers: app -> the number of the commit; of an app that takes several numbers, the last one.
         commit: makes the commit, with the table and the properties of the commit. It is called again where
             the table was given by its path and another commit came before.
         note: further entries for the commit in the table's history.
@@ -351,8 +356,9 @@ def _is_marked(newest: DeltaTable, mark: str, table: DeltaTable | None) -> bool:
 def history(table: DeltaTable, limit: int) -> list[dict[str, Any]]:
     """The newest commits of a table, the newest first, as many as asked for or as its log has.
 
-    `deltalake` fails at the first commit of a clone as Spark writes it, in which the version before is -1. It
-    finds no commit of a table whose path has a question mark.
+    Where `deltalake` cannot tell the commits, this function reads them from the log's files. `deltalake`
+    fails at the first commit of a clone as Spark writes it, in which the version before is -1. It finds no
+    commit of a table whose path has a question mark.
     """
     with suppress(DeltaProtocolError):
         if found := table.history(limit):

@@ -68,7 +68,8 @@ class Manifest:
         fold: the newest fold in the backup; 0 before the first.
         tables: the copied tables of the store, by their names.
         published: the copied published tables, by stream.
-        elsewhere: stream -> its target where a backup does not hold that, such as a topic of Kafka.
+        elsewhere: stream -> the place where it is published, only for streams whose published rows are not in
+            the backup, such as those of a Kafka topic.
         verdict: the verdict of the audit of the copy.
     """
 

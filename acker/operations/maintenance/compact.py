@@ -48,8 +48,9 @@ def _has_many(table: DeltaTable) -> bool:
 def compact(run: Run) -> dict[str, int]:
     """Rewrite small files into larger ones. Returns how many files each table had fewer afterwards.
 
-    Everything else may run meanwhile, but for another compaction: of two that take the same files away
-    `deltalake` commits both, and the rows were there twice. While another compaction runs this does nothing.
+    Everything else may run meanwhile, except another compaction. If two compactions take the same files away,
+    `deltalake` commits both, and the rows of the files are there twice. So while another compaction runs,
+    this one does nothing, and the result is empty.
 
     Raises:
         StoreError: another commit was in the way.

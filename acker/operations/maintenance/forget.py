@@ -1,9 +1,9 @@
 """Forgetting: the store drops reasons that may quote a user's rows, of chosen messages or of all old ones.
 
-A reason is in `events`, in the ledger, in `holds` and in `refusals`. The rows of these tables stay, with
-another text in its place. The ledger comes last, since it tells which messages are to be forgotten: after a
-kill a forgetting begins anew, and finds the rest. The acker's own reasons quote no row and stay: that an
-attempt was not complete in time, or was superseded.
+A reason is in `events`, in the ledger, in `holds` and in `refusals`. The rows of these tables stay, and
+another text takes the place of the reason. The ledger is changed last, since it tells which messages are to
+be forgotten. So a forgetting that was killed can begin anew, and finds the reasons that are left. The acker's
+own reasons quote no row and stay: that an attempt was not complete in time, or was superseded.
 """
 
 import json
@@ -86,7 +86,12 @@ class _Found:
         }
 
     def _batches(self) -> pl.DataFrame:
-        """Held batches that may tell of the messages: those that took them in, or whose events are gone."""
+        """The held batches whose holds may tell of the messages, as `component` and `batch`.
+
+        Only batches that are logged by now are looked at. Such a batch may tell of the messages if it took in
+        one of them. It also may if its events were trimmed, so that nobody can tell. A fold that could not be
+        published at a try has no events, and is always among them.
+        """
         held = _held(self.journal)
         events = scan(files_of(self.journal.require(EVENTS)), columns_of(EVENTS))
         events = events.join(held.lazy(), on=_BATCH, how="semi")
@@ -204,7 +209,14 @@ def _is_read(fold: Fold) -> pl.Expr:
 
 
 def _held(journal: Journal) -> pl.DataFrame:
-    """The batches that were held and are logged by now, so that nobody goes by their holds any more."""
+    """The batches that were held and are logged by now, and the folds that could not be published at a try.
+
+    Nobody goes by the hold of a batch that is logged. All folds up to the newest are among these folds, also
+    those that are not published yet.
+
+    Returns:
+        `component` and `batch`, as `holds` has them.
+    """
     holds = scan(files_of(journal.require(HOLDS)), columns_of(HOLDS))
     logged = {name: journal.logged(name) for name in journal.components()}
     folds = journal.fold.number if journal.fold else 0  # of a publisher's rows
@@ -235,7 +247,13 @@ def _result(found: _Found, selection: Selection, counts: Mapping[str, int]) -> F
 
 
 def _record(run: Run, selection: Selection, why: str, requested_by: str, matched: int) -> str:
-    """Record a request, without the text of a reason in it, and return its id."""
+    """Record a request to forget, and return its id.
+
+    The record has `FORGOTTEN` in place of a reason that the selection looks for.
+
+    Args:
+        matched: how many messages the selection matches.
+    """
     asked = asdict(selection) | {"reason": selection.reason and FORGOTTEN}
     row = {
         "request_id": f"forget-{uuid.uuid4().hex}",

@@ -88,14 +88,17 @@ def move(
 
     Args:
         to: path or URI that `PIPELINE_STORE` is to name.
-        is_stopped: whether it is certain that nobody works on the store, though somebody just did.
+        is_stopped: whether an operator is certain that nobody works on the store any more. Else the move is
+            refused until the lease of whoever worked on the store has run out.
         sightings: this machine's notes of the store's lease.
 
     Returns:
-        The copy, and a function that opens it, which the caller calls once the copy is judged.
+        The copy, and a function that opens the copy and closes the old store for good. The caller calls that
+        function once the copy is judged.
 
     Raises:
-        StoreError: somebody works on the store, or something is where the copy belongs.
+        StoreError: there is no store, somebody works on it, it was moved before or is closed for another
+            reason, or something is where the copy belongs.
     """
     there, where = Store(to, topology.name), store.path("").rstrip("/")
     check_apart(topology, store, to, (there.path(""),))
@@ -139,7 +142,20 @@ def _there(path: str) -> DeltaTable:
 def _settle(
     store: Store, own: Mapping[str, DeltaTable], published: Mapping[str, DeltaTable], lease: Lease, why: str
 ) -> None:
-    """Copy tables to an empty place, or go on with such a copy, and make them a store of its own."""
+    """Copy tables to the place of a new store, or go on with such a copy, and give the copy an id of its own.
+
+    If the copy has its own id already, nothing is copied.
+
+    Args:
+        store: the new store.
+        own: the tables of the old store, by their names.
+        published: the published tables, by the paths or URIs of their copies.
+        lease: the lease of the new store, which is closed before anything is copied.
+        why: the reason for which the new store is closed.
+
+    Raises:
+        StoreError: a table is there already and no such copy was begun, or a table cannot be copied.
+    """
     tables = {**published, **paths_in(store, own)}
     _claim(tables, lease, why)
     copied, ledger = identity_of(own[LEDGER]), open_table(store.path(LEDGER))
@@ -151,7 +167,19 @@ def _settle(
 
 
 def _claim(tables: Iterable[str], lease: Lease, why: str) -> None:
-    """Close the store that a copy is to make, in an empty place or where the copy was begun."""
+    """Close the store that a copy is to make, in an empty place or where the copy was begun.
+
+    If the store is closed for the same reason already, the copy was begun before and goes on. Else none of
+    the tables may be there.
+
+    Args:
+        tables: the paths of the tables that the copy makes.
+        lease: the lease of the store that the copy makes.
+        why: the reason for which the store is closed.
+
+    Raises:
+        StoreError: a table is there already, and no such copy was begun.
+    """
     if lease.read().closed != why:
         for path in tables:
             if open_table(path) is not None:
@@ -160,7 +188,11 @@ def _claim(tables: Iterable[str], lease: Lease, why: str) -> None:
 
 
 def _is_left(found: Holding, topology: Topology, clock: Clock) -> bool:
-    """Whether a move to another place was begun, and no store that anybody works on has come of it."""
+    """Whether a store is closed by an unfinished move, and that move has not made a store that is open.
+
+    Args:
+        found: the lease of the store that was to be moved.
+    """
     to = found.holder.removeprefix(_MOVE)
     if to == found.holder or " was moved. " in found.closed:
         return False

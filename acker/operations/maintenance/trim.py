@@ -64,9 +64,17 @@ def trim_streams(run: Run, older_than: timedelta) -> dict[str, int]:
 
 
 def _delete(run: Run, name: str, gone: str) -> None:
-    """Delete rows of a stream's table, where there are any.
+    """Delete the rows of a stream's table that meet a condition, where there are any.
 
-    Other commits may come between, of a run or of a trimming, also of one whose client is gone by now.
+    Another commit may be in the way, of a run or of a trimming, also of one whose client is gone by now. Then
+    the deletion is tried again.
+
+    Args:
+        name: the name of the table.
+        gone: the condition, in SQL.
+
+    Raises:
+        StoreError: no try succeeded.
     """
     for tries_left in reversed(range(_TRIES)):
         table = run.store.open(name)
@@ -82,7 +90,14 @@ def _delete(run: Run, name: str, gone: str) -> None:
 
 
 def _counted(run: Run, announced: Trim) -> Trim:
-    """Count the tuples that a trimming and all before it delete, and keep the sums behind published rows."""
+    """Count the acked and untracked tuples that an announced trimming and all before it delete.
+
+    The store keeps sums of the tuples that this trimming deletes. With these sums the published rows can be
+    checked without the tuples.
+
+    Returns:
+        The announced trimming under the next number, with the counts in `tuples`.
+    """
     before, journal = counted_trim(run.store), run.snapshot()
     assert before.tuples is not None
     counted, tuples = announced.number + 1, dict(before.tuples)
@@ -102,7 +117,11 @@ def _counted(run: Run, announced: Trim) -> Trim:
 
 
 def _counted_targets(topology: Topology, journal: Journal) -> dict[str, Target]:
-    """Stream that feeds, or has fed, a target that holds no roots -> that target."""
+    """Stream -> the target that it feeds or has fed, for each target whose trimmed tuples are counted.
+
+    Such a target needs the tuples of a replaced attempt to take them back, or keeps them. Streams that have
+    emitted nothing yet are left out.
+    """
     targets = {name: each.target for name, each in topology.publications.items()}
     counting = {name: each for name, each in targets.items() if each.takes_back or each.only_adds}
     former = {name: each for each in counting.values() for name in former_streams(topology, journal, each)}
@@ -114,7 +133,10 @@ def _counted_targets(topology: Topology, journal: Journal) -> dict[str, Target]:
 def _untracked(
     topology: Topology, journal: Journal, name: str, before: Trim, after: Trim
 ) -> Mapping[int, int]:
-    """Batch -> how many untracked tuples of a published stream go with the second trimming."""
+    """Batch -> how many of its untracked tuples the trimming `after` deletes from a published stream.
+
+    Batches that the trimming `before` has deleted are left out, and so are batches without untracked tuples.
+    """
     if name not in topology.publications or not topology.may_be_untracked(name):
         return {}
     first, last = (trim.upto.get(component_of(name), 0) for trim in (before, after))
@@ -156,14 +178,19 @@ def _horizon(topology: Topology, journal: Journal, before: Trim, planned_before:
 
 
 def _is_whole(batch: Batch, upto: Mapping[str, int]) -> bool:
-    """Whether all that a bolt has taken in by a batch is to go."""
+    """Whether all batches that a bolt has taken in, up to and with one of its own batches, are to be trimmed.
+
+    Args:
+        batch: the batch of the bolt.
+        upto: component -> the newest of its batches that is to be trimmed.
+    """
     return all(number <= upto.get(component_of(name), 0) for name, number in batch.spans.ends.items())
 
 
 def _held(topology: Topology, journal: Journal) -> dict[str, int]:
     """Component -> the first of its batches with an untracked tuple that a rich bolt holds back.
 
-    Of tracked tuples their messages tell, which are in flight.
+    Tracked tuples are not looked at. Their messages are in flight, and keep the batches from a trimming.
     """
     first: dict[str, int] = {}
     for bolt in topology.bolts:
@@ -184,7 +211,11 @@ def _unpublished(topology: Topology, journal: Journal) -> dict[str, int]:
 
 
 def _untaken(journal: Journal) -> dict[str, int]:
-    """Component -> the first of its batches that a bolt among their edges has yet to take in and fold."""
+    """Component -> the first of its batches that some bolt among the batch's edges has yet to take in.
+
+    Only batches that the newest fold has read count. A bolt has taken in a batch once the newest fold has
+    read the bolt's own batch with it. Components without such batches are left out.
+    """
     folded = journal.fold.logged if journal.fold else {}
     newest = {bolt: folded.get(bolt, 0) for bolts in journal.edges.values() for bolt in bolts}
     batches = {bolt: journal.read(bolt, number) for bolt, number in newest.items() if number}
@@ -200,7 +231,12 @@ def _untaken(journal: Journal) -> dict[str, int]:
 
 
 def _kept(topology: Topology, journal: Journal) -> dict[str, int]:
-    """Spout -> the first of its batches with a root that is in flight, unpublished, or to be replaced."""
+    """Spout -> the first of its batches with a root for which a trimming has to wait.
+
+    Such a root is in flight, is unpublished, is to be replaced, or was refused and may still be in a table.
+    The number is 0 where a planned replay of the spout, which the newest fold has not seen, replaces acked
+    attempts.
+    """
     fold = journal.fold
     assert fold is not None
     published = published_through(topology, journal)
@@ -220,13 +256,22 @@ def _kept(topology: Topology, journal: Journal) -> dict[str, int]:
 
 
 def _first_refused(table: DeltaTable | None, read: int) -> dict[str, int]:
-    """Spout -> the first of its batches with a root that was refused, and that other tables may hold."""
+    """Spout -> the first of its batches with a refused root that some table may still hold.
+
+    Args:
+        table: the table `refusals`; None where nothing was ever refused.
+        read: the newest commit of that table whose roots every table has given up.
+    """
     rows = refusals(table, read)
     return dict(rows.group_by("spout").agg(pl.col("batch").min()).iter_rows())
 
 
 def trim_events(run: Run, older_than: timedelta) -> dict[str, int]:
-    """Delete events that were folded and that are older than the retention. Returns how many."""
+    """Delete events that were folded and that are older than the retention.
+
+    Returns:
+        `events` -> the number of deleted rows; empty before the first fold.
+    """
     fold = run.snapshot().fold
     if fold is None or not fold.logged:
         return {}

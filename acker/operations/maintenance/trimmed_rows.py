@@ -43,7 +43,16 @@ def keep_sums_of_trimmed_rows(
 
 
 def _gone(journal: Journal, name: str, position: int, before: Trim, announced: Trim) -> pl.DataFrame:
-    """The sums of the rows that leave a stream, by the newest fold that its target has."""
+    """The sums of the rows that an announced trimming deletes from a stream, by the fold that acked them.
+
+    Args:
+        position: the newest fold that the stream's target has. Rows of no message count if that fold, or one
+            before it, has read their batch.
+        before: the newest trimming that was counted. Rows that it deleted do not count.
+
+    Raises:
+        NoDigest: a column is of a type that has no digest.
+    """
     if journal.open(stream(name)) is None:
         return nothing_gone()  # it has emitted nothing yet
     logged = read_fold(journal.require(LEDGER), position).logged if position else {}

@@ -61,7 +61,10 @@ def noted(store: Store, step: UpkeepStep) -> Iterator[list[str]]:
 
 @contextmanager
 def noted_if_raised(store: Store, step: UpkeepStep) -> Iterator[None]:
-    """Record the end of a step where the block raises. Whoever goes on records the end else."""
+    """Record the end of a step, with its fault, where the block raises; the error is raised again.
+
+    Where the block does not raise, nothing is recorded, and the caller is to record the end.
+    """
     try:
         yield
     except Exception as error:

@@ -28,10 +28,10 @@ _BUG = re.compile(r"\s*This issue was likely caused by a bug .*", re.DOTALL)
 
 
 def check_condition(text: str) -> None:
-    """Refuse a text that is no single condition.
+    """Refuse a text that is not one whole condition, or that has a term which no condition may have.
 
     Raises:
-        SettingsError: the text is none; the error says what cannot be in a condition.
+        SettingsError: the text is refused; the error names the fault.
     """
     check_text("The condition", text)
     if len(text) > MOST_CHARACTERS:
@@ -59,11 +59,12 @@ def check_condition(text: str) -> None:
 def messages_where(snapshot: Snapshot, spout: str, condition: str) -> pl.DataFrame:
     """Columns source_partition, source_offset and `holds` (bool) of each message in a spout's stream.
 
-    Messages whose rows were trimmed from the stream are missing.
+    `holds` says whether the condition is true of a row of the message; a null is not true. Messages whose
+    rows were trimmed from the stream are missing.
 
     Args:
-        condition: SQL on the columns that the spout emitted, and on `_source_partition` and
-            `_source_offset`. Names in upper case are in double quotes.
+        condition: SQL on the columns that the spout emitted, and on `_source_partition` and `_source_offset`.
+            Names in upper case are in double quotes.
 
     Raises:
         SettingsError: the text is no condition, or not one on these columns.

@@ -1,6 +1,6 @@
-"""Messages that a selection finds in the ledger, and why they may not be replayed.
+"""The messages that a selection finds in the ledger, and the check whether they may be replayed.
 
-The messages are in frames, since they may be millions.
+The messages are rows of data frames, since there may be millions of them.
 """
 
 import re
@@ -130,10 +130,11 @@ def newest_matching(
 
 
 def select_recorded(topology: Topology, snapshot: Snapshot, recorded: pl.DataFrame) -> Matched:
-    """Find the recorded messages that still have the state and attempt in which a selection found them.
+    """Find the recorded messages whose next attempt is still the recorded one.
 
-    Left out are messages that are in flight, or were emitted again meanwhile, or settled together with a
-    message that is not recorded, since that one would have to be emitted as well.
+    Left out are messages that are in flight, were emitted again meanwhile, or are of a spout that is gone.
+    Also left out are messages that settled together with a message that is not recorded with its next
+    attempt, since that one would have to be emitted as well.
 
     Args:
         recorded: messages with the attempt to come.
@@ -185,9 +186,13 @@ def _positions(selection: Selection) -> pl.LazyFrame:
 def _judge(
     snapshot: Snapshot, fold: Fold, spouts: Sequence[str], selection: Selection
 ) -> Callable[[pl.LazyFrame], pl.LazyFrame] | None:
-    """A function that adds `holds`, whether messages are chosen by their own columns; None: all may be.
+    """A function that adds `holds` to messages: whether a selection chooses them by their own columns.
 
-    `holds` is null for messages whose rows were trimmed.
+    `holds` is null for messages whose rows were trimmed. If the selection has a day column, the function
+    drops messages that say no day.
+
+    Returns:
+        The function; None where the selection has no condition on the messages' own columns.
     """
     if selection.day is not None and selection.day_column is not None:
         days = OwnDays.of(snapshot, spouts, selection.day_column, selection.day)
@@ -234,7 +239,7 @@ def _condition(selection: Selection) -> pl.Expr:
 
 
 def _time(value: datetime) -> pl.Expr:
-    """A time, which in UTC may lie beyond the years that Python's own reach."""
+    """A literal for a time in UTC, which may lie outside the years that Python's `datetime` can hold."""
     return pl.lit((value - _EPOCH) // timedelta(microseconds=1)).cast(pl.Datetime("us", "UTC"))
 
 

@@ -30,7 +30,7 @@ class Gone:
     unchecked: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
-        """Sentences for people on all of this."""
+        """Sentences for people: how many messages are gone and why, and which spouts were not checked."""
         said = [f"Whether {each}" for each in self.unchecked]
         if self.count:
             said.insert(0, f"{self.count:,} of them are gone and would be lost: {', '.join(self.such_as)}.")

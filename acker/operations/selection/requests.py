@@ -1,7 +1,7 @@
 """Requests for replays by hand: who asked for which messages, when and why.
 
 The messages are recorded with the request, in the table `replays`, and are emitted later. So a person
-approves the messages that were counted, whichever match by then.
+approves the messages that were counted, although other messages may match the selection by then.
 """
 
 import json

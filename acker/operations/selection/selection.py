@@ -107,9 +107,9 @@ class Selection:
                 left out where there is only one. Other fields are passed over.
 
         Raises:
-            SettingsError: a field is of another type, a state, position or time is none, positions or a
-                condition come without a spout where there are several, messages are of several spouts, or
-                something is chosen without states.
+            SettingsError: a field is of the wrong type; its value is not a valid state, position, time, day
+                or condition; positions or a condition come without a spout where there are several; messages
+                are of several spouts; or something is chosen without states.
             UnknownMessage: a message is not SPOUT:PARTITION:OFFSET.
         """
         states = _states(fields)
@@ -136,7 +136,11 @@ class Selection:
 
 
 def _states(fields: Fields) -> tuple[State, ...]:
-    """The states that are chosen; none where nothing else is chosen either."""
+    """The states that are chosen; none where no field of a selection is filled in.
+
+    Raises:
+        SettingsError: other fields are filled in and no states are chosen, or a text is no state.
+    """
     states = texts_in(fields, "states")
     narrowing = [name for name in _NARROWING if fields.get(name)]
     if not states and narrowing:
@@ -177,6 +181,9 @@ def _only_spout(topology: Topology, why: str) -> str:
 
     Args:
         why: the reason why one is needed, as the beginning of a sentence.
+
+    Raises:
+        SettingsError: the topology has several spouts; the error begins with `why`.
     """
     names = [spout.name for spout in topology.spouts]
     if len(names) > 1:

@@ -55,7 +55,7 @@ def refused_term(text: str) -> str | None:
 
 
 def is_whole(text: str) -> bool:
-    """Whether a condition closes every bracket and every quote, and no others, and says something."""
+    """Whether a condition is not blank, and each of its round brackets and quotes is opened and closed."""
     bare = _QUOTED.sub(_PLACEHOLDER, text)
     depth = 0
     for character in bare:
@@ -86,7 +86,12 @@ def _refused(terms: list[str]) -> Iterator[str]:
 
 
 def _may_be_from(before: str, opened: list[str]) -> bool:
-    """Whether `from` after the term `before`, in the brackets `opened`, begins no query."""
+    """Whether the word `from` in a condition begins no query, as in `extract(year from t)`.
+
+    Args:
+        before: the term before `from`.
+        opened: for each open bracket around `from`, the term before the bracket; the innermost is last.
+    """
     return before == "distinct" or (before != "(" and opened[-1:] in [[name] for name in _WITH_FROM])
 
 

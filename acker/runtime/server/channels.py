@@ -1,4 +1,4 @@
-"""The channels of clients to a Spark Connect server, and the servers that are shown its token."""
+"""The channels of clients to a Spark Connect server, which show a token on 127.0.0.1 or over TLS alone."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,8 +1,9 @@
 """The Java classes of a Spark server, kept in a file by a server that has done some work.
 
-A server reads, checks and links some 20,000 classes until its first job is done, which is a third of the time
-until then. Java can keep the classes in a file for class data sharing, from which a later process takes them.
-That process checks that it is the same Java with the same jars. If not, it reads the classes from the jars.
+Before its first job is done, a server reads, checks and links some 20,000 classes. That takes a third of the
+time up to the job's end. Java can keep the classes in a file for class data sharing, from which a later
+process takes them. That process checks that it is the same Java with the same jars. If not, it reads the
+classes from the jars.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """The jars that the Spark server loads, of Delta, Kafka and S3: fetched once, into `acker`'s own environment.
 
-The Ivy that ships inside PySpark fetches a fixed list, here that of `ivy.xml`, through its configured
+The Ivy that ships inside PySpark fetches fixed lists, `ivy.xml` and for S3 `s3.xml`, through its configured
 repositories. Beside each list lies the SHA-256 of each of its jars, as `sha256sum` writes it. Jars are
 compared with these sums when they are fetched, and each time that a server is started with them. A deployment
 without a network sets `PIPELINE_JARS` to a folder that holds the jars. These are taken as they are.

@@ -145,7 +145,7 @@ def find_patiently(settings: Settings) -> Server | None:
 
 
 def is_left_running(settings: Settings) -> bool:
-    """Whether this process has started the server of this home and does not end it."""
+    """Whether this process has started the server of this home, as one that outlives it."""
     server = find(settings)
     return server is not None and server.pid in _children and server.owner is None
 
@@ -177,7 +177,7 @@ def start(
             killed; elsewhere the caller has to stop it. Linux watches the thread that started it, so an
             owned server is started from the main thread alone.
         port: Where a new server listens; a free port by default.
-        keep: Where a new server leaves its classes as it ends.
+        keep: The file to which a new server writes its Java classes as it ends; None: it writes none.
 
     Raises:
         ServerError: The server does not come up. The message says why and names the log.
@@ -216,10 +216,10 @@ def stop(settings: Settings) -> bool:
 
 
 def stop_once_kept(settings: Settings, server: Server) -> None:
-    """Stop a server that this process has started, once it has left its classes.
+    """Stop a server that this process has started, once it has written its Java classes to their file.
 
     Raises:
-        ServerError: the server was ended too early, so that the file may be cut short, or could not write it.
+        ServerError: the server ended before the file was whole, or could not write it.
     """
     child = _children[server.pid]
     os.killpg(server.pid, signal.SIGTERM)

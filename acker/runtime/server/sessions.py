@@ -143,11 +143,12 @@ def _report_soon(session: ConnectSession) -> None:
 
 
 def _share_workers(session: ConnectSession) -> None:
-    """Let a session share Python's workers with all others on its server.
+    """Let a session share Python's workers with all other sessions on its server.
 
-    Spark keeps a daemon of 40 MB and threads for each session that ever ran Python code, if the artifacts of
-    sessions are isolated from each other. Nothing here adds artifacts. A server isolates every new session.
-    A session reads the setting once, before its first request. So a clone of the session takes its place.
+    A server isolates the artifacts of every new session. While they are isolated, Spark keeps a daemon of
+    40 MB and threads for each session that ever ran Python code. No session of this project adds artifacts,
+    so isolation is switched off. A session reads that setting once, before its first request. So a clone of
+    the session takes its place.
     """
     session.conf.set("spark.sql.artifact.isolation.enabled", "false")
     isolated, session._client = session.client, session.client.clone()

@@ -29,22 +29,26 @@ def has_at_most(table: DeltaTable, most: int) -> bool:
 
 
 def rows_by_key(table: DeltaTable, key: str, wanted: pa.Array, where: str) -> pa.Table | None:
-    """Rows of a plain table by an integer column: `_source_offset`, and all columns of the table.
+    """The rows of a plain table that have the wanted keys: `_source_offset`, and all columns of the table.
 
     Args:
+        key: the integer column that holds the keys, which are the positions.
+        wanted: the keys.
         where: a condition in DataFusion's SQL that all wanted rows fulfil, on which files are skipped.
 
     Returns:
-        None where Spark had better read them: there are many files, large ones, or columns that are nested.
+        The rows; None where Spark had better read them: there are many files, large ones, or columns that
+        are nested, or the files cannot be read from here.
     """
     return _rows(table, wanted, where, key)
 
 
 def rows_by_id(table: DeltaTable, wanted: pa.Array) -> pa.Table | None:
-    """Rows of a plain table that tracks its rows, by their row ids, as `rows_by_key` gives them.
+    """The rows of a plain table with row tracking that have the wanted row ids.
 
     Returns:
-        None where `rows_by_key` gives None, and where the table's log is long or cannot be read from here.
+        The rows as `rows_by_key` gives them; None where `rows_by_key` gives None, and where the table's log
+        is long or cannot be read from here.
     """
     bases = base_row_ids(table)
     column = table.metadata().configuration.get(_WRITTEN_IDS, "")
@@ -58,7 +62,15 @@ def _rows(
     column: str,
     bases: Mapping[str, int] | None = None,
 ) -> pa.Table | None:
-    """Rows whose positions a column holds; where it is null they are counted from the file's base row id."""
+    """The rows of a table at the wanted positions, as `rows_by_key` gives them, or None.
+
+    Args:
+        wanted: the positions.
+        where: a condition in DataFusion's SQL, on which files are skipped; None: all files are read.
+        column: the column that holds a row's position.
+        bases: path of a file -> its base row id. A row without a position in `column` has as position the
+            base row id of its file plus its place in the file, from 0. None: such a row is not found.
+    """
     try:
         columns = pa.schema(table.schema().to_arrow())
         paths = _files(table, where)
@@ -118,7 +130,7 @@ def _wanted_of(
 
 
 def _rows_at(file: pq.ParquetFile, group: int, names: list[str], at: np.ndarray) -> pa.Table:
-    """The rows of a row group at some places of it, in order and at least one."""
+    """The rows of a row group at the places `at`, which are in rising order and at least one."""
     parts, first = [], 0
     for batch in file.iter_batches(_ROWS_AT_ONCE, [group], names):
         start, end = np.searchsorted(at, [first, first + batch.num_rows])

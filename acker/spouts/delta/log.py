@@ -52,7 +52,7 @@ def highest_row_id(path: str, after: int, upto: int) -> int | None:
 
 
 def ids_of_new_rows(path: str, low: int, high: int, version: int) -> list[tuple[int, int]] | None:
-    """Spans [low, high] of the row ids in [low, high] that rows of a version have; they are in order.
+    """The row ids in [low, high] that rows of a version have, as spans [first, last] in order.
 
     A rewritten row keeps its id. The new id that Delta offered it is in no span.
 
@@ -60,7 +60,8 @@ def ids_of_new_rows(path: str, low: int, high: int, version: int) -> list[tuple[
         path: absolute path or URI of a table with row tracking.
 
     Returns:
-        None where the log does not tell: a commit is gone, or rows were also deleted or merged meanwhile.
+        The spans; None where the log does not tell: a commit is gone or says too little, or rows were deleted
+        or merged since the first of these ids was given.
     """
     system, root = open_folder(path)
     spans: list[tuple[int, int]] = []
@@ -126,12 +127,13 @@ def removed_vectors(path: str, after: int, upto: int) -> set[str]:
 
 
 def base_row_ids(table: DeltaTable) -> dict[str, int] | None:
-    """Path of a file below a table with row tracking -> the row id of its first row, unless that has another.
+    """Path of a file below a table with row tracking -> its base row id, from which its rows are counted.
 
-    Files that are no part of the table any more are among them.
+    A row whose id is written in the file has that id instead. Files that are no part of the table any more
+    are among the files.
 
     Returns:
-        None where the log cannot be read from here, or many commits of it have no checkpoint.
+        The ids; None where the log cannot be read from here, or has many commits after its newest checkpoint.
     """
     system, log = open_folder(f"{path_of(table)}/_delta_log")
     try:
@@ -194,7 +196,10 @@ def _takes_rows(actions: list[dict[str, Any]]) -> bool:
 
 
 def oldest_commit(table: DeltaTable, after: int) -> datetime | None:
-    """When the first version above `after` came that can have brought rows; None where the log has none."""
+    """The time of the first version above `after` that can have brought rows; None where the log has none.
+
+    Of the versions above `after` only the newest 1,000 are looked through.
+    """
     versions = min(table.version() - after, _LOOK_BACK)
     commits = [each for each in history(table, versions) if _brings_rows(each)]
     oldest = min((each["timestamp"] for each in commits if "timestamp" in each), default=None)

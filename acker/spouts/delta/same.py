@@ -66,7 +66,11 @@ def check_same(table: DeltaTable, planned: Mapping[str, Any] | None, by_key: boo
 
 
 def _goes_on(table: DeltaTable, planned: Mapping[str, Any], by_key: bool) -> bool:
-    """Whether a table of another id has the range's version in its own log, and positions that go on."""
+    """Whether the positions of a table go on after a range, although the table has another id than the range.
+
+    The table's log must still hold the range's version, with the id that the range has. If positions are
+    keys, no commit after this version may have made, replaced, cloned or restored the table.
+    """
     try:
         before = open_table(path_of(table), planned["version"], is_read_only=True)
     except StoreError:

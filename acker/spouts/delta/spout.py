@@ -32,7 +32,10 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 @checked
 @dataclass(frozen=True)
 class DeltaSpout:
-    """Rows of a Delta table. A replay of a few rows reads them without Spark where the table is plain.
+    """Rows of a Delta table.
+
+    A table is plain if its files hold its columns and rows as they are. So it has no partition columns, no
+    column mapping and no deletion vectors. A replay of a few rows of a plain table reads them without Spark.
 
     Args:
         path: path or URI of the table.
@@ -67,14 +70,17 @@ class DeltaSpout:
         if "://" in self.path:
             return {}
         try:
-            table = open_table(absolute(self.path))
+            table = open_table(absolute(self.path), is_read_only=True)
         except StoreError:
             return {}
         fields = table.schema().fields if table is not None else []
         return {field.name: str(getattr(field.type, "type", "struct")) for field in fields}
 
     def next_range(self, spark: SparkSession, history: History, limit: int) -> Range | None:
-        """See `Spout`. A range is (after, upto] of positions; the source's version spares a second look."""
+        """See `Spout`. A range has the positions (after, upto] and the version of the table.
+
+        A version whose rows were all planned is not searched again.
+        """
         table = self._same_table(history.newest)
         if history.newest is None and table.version() < self.start_version:
             return None
@@ -147,7 +153,7 @@ class DeltaSpout:
         return found.add_column(0, "_source_partition", pa.repeat(PARTITION, found.num_rows))
 
     def gone_of(self, positions: pa.Table, history: History) -> dict[str, int] | None:
-        """See `TellsGone`. It tells where keys are positions and the table is plain and not long."""
+        """See `TellsGone`. None where positions are row ids, or the table is long or not plain."""
         table, offsets = self._same_table(history.newest), positions["source_offset"]
         if self.key is None or not _is_plain(table) or not has_at_most(table, MOST_LOOKED_AT):
             return None
@@ -233,7 +239,10 @@ class DeltaSpout:
         return {"upto": highest, "end": highest, "version": before}
 
     def _left_out(self, history: History) -> dict[str, int]:
-        """How many rows a spout that began at `start_version` never reads, where the table still tells."""
+        """Reason -> the number of rows before `start_version`, which the spout never reads.
+
+        The dict is empty where the spout leaves out no rows, or the table does not tell any more.
+        """
         if not self.start_version:
             return {}
         planned = history.every()
@@ -246,7 +255,10 @@ class DeltaSpout:
             return {}
 
     def _of_key(self, where: str) -> str | None:
-        """A condition on `_source_offset` as one on the key, on which files are skipped."""
+        """The condition `where` on `_source_offset` as a condition on the key; None where there is no key.
+
+        Files are skipped on this condition.
+        """
         return None if self.key is None else where.replace(_OFFSET, column_name(self.key))
 
     def _table(self, version: int | None = None) -> DeltaTable:
@@ -327,7 +339,7 @@ class _Unread:
 
 
 def _between(after: int | None, upto: int) -> str:
-    """A condition on positions."""
+    """The condition in SQL that `_source_offset` is in (after, upto]."""
     return f"{_OFFSET} <= {upto}" + ("" if after is None else f" AND {_OFFSET} > {after}")
 
 

@@ -127,7 +127,7 @@ def lost_rows(counted: Counted, found: pa.ChunkedArray) -> pa.Table | None:
 
 
 def _first_absent(span: tuple[int, int], there: NDArray[np.int64]) -> int | None:
-    """The lowest position of a span that is not among sorted ones."""
+    """The lowest position of a span that is not in `there`, which is sorted; None where all are."""
     low, high = span
     within = there[(there >= low) & (there <= high)]
     gaps = np.flatnonzero(within != low + np.arange(len(within)))

@@ -1,7 +1,8 @@
-"""The columns of each Parquet file, and of all files together, which no batch changes by its choice of files.
+"""The columns of each Parquet file, and the columns of all files together.
 
-A column has the type that the files of the first plan that knows it have, the widest of these. Values of a
-later file are widened to it where that changes none; a file of other types is left out, with the reason.
+The columns of all files do not depend on which files a batch takes. The files that are looked into together
+when a column first occurs decide on its type, which is the widest of theirs. Values of a later file are
+widened to this type where that changes none; a file of other types is left out, with the reason.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,13 +64,13 @@ class Footer:
 
 
 def footers(folder: str, paths: Sequence[str]) -> dict[str, Footer]:
-    """The footers of some files, without those that are gone.
+    """Path -> the footer of the file, for each file that can be read now.
 
     Args:
         folder: path or URI.
 
     Raises:
-        SourceError: none of them can be opened.
+        SourceError: none of the files can be read, and some are there.
     """
 
     def footer(source: NativeFile, _path: str) -> Footer:
@@ -88,13 +89,13 @@ def footers(folder: str, paths: Sequence[str]) -> dict[str, Footer]:
 
 
 def decoded(folder: str, paths: Sequence[str]) -> dict[str, str | None]:
-    """Path -> why the file's bytes are no rows, or None, of those of some files that can be read now.
+    """Path -> the reason why the file cannot be decoded, or None, for each file whose bytes can be read now.
 
     Args:
         folder: path or URI.
 
     Raises:
-        SourceError: the bytes of none of them can be read.
+        SourceError: the bytes of none of the files can be read, and some files are there.
     """
 
     def why(source: NativeFile, _path: str) -> str | None:
@@ -183,7 +184,14 @@ class OtherTypeError(Exception):
 
 
 def united(columns: StructType, more: StructType, fixed: Iterable[str]) -> StructType:
-    """All columns of two schemas, with the types of the first as far as they are fixed."""
+    """All columns of two schemas. A column of both has the wider of its two types.
+
+    Args:
+        fixed: names of columns, in lower case, which keep the types that they have in `columns`.
+
+    Raises:
+        OtherTypeError: neither type, or not the fixed one, has all values of the other.
+    """
     others = {field.name.lower(): field for field in more.fields}
     found = []
     for field in columns.fields:

@@ -93,7 +93,11 @@ class _Compact:
             yield number, head & 15
 
     def elements_of(self, wanted: int) -> Iterator[int]:
-        """The type of each element of a field that is a list, in the struct that begins here."""
+        """The type of each element of the list in the field `wanted`.
+
+        The reader stands at the beginning of the struct that has the field. The caller reads or skips each
+        element before the next.
+        """
         for number, kind in self.fields():
             if number == wanted:
                 yield from self.elements()
@@ -101,7 +105,10 @@ class _Compact:
                 self.skip(kind)
 
     def elements(self) -> Iterator[int]:
-        """The type of each element of the list that begins here."""
+        """The type of each element of the list at which the reader stands.
+
+        The caller reads or skips each element before the next.
+        """
         head = self.byte()
         size = head >> 4 if head >> 4 < 15 else self.varint()
         for _ in range(size):

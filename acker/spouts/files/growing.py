@@ -54,7 +54,11 @@ class Places:
     changed: frozenset[str]
 
     def name_of(self, path: str, known: Mapping[str, Entry]) -> str:
-        """The name in the plans of a new file; its path may be the name of one that was renamed."""
+        """The name that a new file gets in the plans: its path, or `path~2` and so on if that is taken.
+
+        Args:
+            known: the entries of the files that have names already, by these names.
+        """
         name, number = path, 1
         while name in known:
             number += 1
@@ -95,7 +99,11 @@ class GrowingFolder:
         return Places(homes, frozenset(there - set(homes.values())))
 
     def quickly(self, entries: Mapping[str, Entry], found: Listing) -> dict[str, Part]:
-        """Those of some files that hold the ends of their read bytes, by their names in the plans."""
+        """Name in the plans -> the part that was read, for each file that seems to hold the part still.
+
+        At most the first and the last bytes of the part are compared, unlike in `verified`. A part that is
+        not found under the path of its plan is looked for under other names.
+        """
         homes = self.places(entries, found).homes
         return {name: _part_of(entries[name], path) for name, path in homes.items()}
 
@@ -136,10 +144,14 @@ class GrowingFolder:
         return 0
 
     def verified(self, entries: Mapping[str, Entry], listed: Callable[[], Listing]) -> dict[str, Part]:
-        """Those of some files that hold all of their read bytes, by their names in the plans.
+        """Name in the plans -> the part that was read, for each file that still holds all bytes of the part.
+
+        All bytes of the parts are read again and compared with the plans' CRC-32. A part that is not found
+        under the path of its plan is looked for under other names.
 
         Args:
-            listed: the function that lists the folder as it stands, to look for renamed files.
+            entries: name in the plans -> the plan's entry of the file.
+            listed: the function that lists the folder as it stands.
         """
         held = {name: self._part(path_of(entry), entry) for name, entry in entries.items()}
         if None in held.values():
@@ -178,7 +190,7 @@ class GrowingFolder:
         return None if left or crc != entry["crc"] else _part_of(entry, path)
 
     def _is_same(self, path: str, file: SourceFile, entry: Entry) -> bool:
-        """Whether nothing tells that a file was touched since its plan."""
+        """Whether the length, the time and the inode of a file are those of its plan."""
         return file.mark == entry["mark"] and self.inode(path) == entry.get("inode")
 
     def _holds_ends(self, path: str, entry: Entry) -> bool:

@@ -139,13 +139,19 @@ class Look:
         )
 
     def _gone(self) -> list[str]:
-        """The names of known files that are not found anywhere."""
+        """The names in the plans of known files that are not found, and in whose place is no changed file.
+
+        Another known file may be in that place, as where a log was renamed before a new one began.
+        """
         others = [
             name for name, entry in self.entries.items() if name not in self.grows and "why" not in entry
         ]
-        nowhere = {name for name in self.grows if name not in self.places.homes}
-        paths = {path_of(self.grows[name]): name for name in nowhere}
-        return [*self.found.missing(others), *(paths[path] for path in self.found.missing(paths))]
+        homes = {*self.places.homes.values()}
+        nowhere = {
+            name: path_of(entry) for name, entry in self.grows.items() if name not in self.places.homes
+        }
+        missing = {*self.found.missing(nowhere.values()), *homes}
+        return [*self.found.missing(others), *(name for name, path in nowhere.items() if path in missing)]
 
     def _differing(self) -> Changed | None:
         nothing = SourceFile(0, 0)
@@ -160,7 +166,7 @@ class Look:
 
 
 def named(paths: Iterable[str]) -> Changed | None:
-    """Files that changed, of which the first are named; None where there are none."""
+    """The number of some files, with the names of the first of them; None where there are no files."""
     found = sorted(paths)
     return Changed(len(found), tuple(found[:_EXAMPLES])) if found else None
 

@@ -134,16 +134,18 @@ def _is_header(first: Column, names: list[str], delimiter: str) -> Column:
 
 
 def _folded(text: Column) -> Column:
-    """A text to which upper and lower case are the same."""
+    """A text in one case. Texts that differ in nothing but case are the same text in it."""
     return F.lower(F.upper(text))
 
 
 def _with_open_quotes(text: Column) -> Column:
-    """The text with a mark on both sides of each end of line within quotes, and of a quote left open.
+    """The text of a CSV file, with marks where a quoted field goes on in another line or is not closed.
 
-    The mark that begins a line says how many lines before it the quote was opened. Of a text that is split
-    at its quotes every second part is within quotes. Two quotes beside each other, which may stand for one
-    within a quoted field, are hidden from the split.
+    An end of line within quotes has a mark before it and a mark after it. The mark after it begins a line,
+    and says how many lines before that line the quote was opened. A text with an open quote ends with a mark.
+
+    The text is split at its quotes, so every second part is within quotes. Two quotes beside each other may
+    stand for one quote within a quoted field. So a mark takes their place before the split.
     """
 
     def across(part: Column) -> Column:
@@ -180,10 +182,10 @@ def _parsed(rows: DataFrame, parser: Parser, blank: str, kind: Kind = Kind.FAIL)
 
 
 def _lines(marked: Callable[[Column], Column]) -> Column:
-    """The lines of `value`, byte by byte.
+    """The lines of `value`, each with its bytes unchanged.
 
     Spark splits a string as Java does, which puts U+FFFD where bytes are not UTF-8. In Latin-1 every byte is
-    a character, so such a file is split as Latin-1.
+    a character. So a file that is not UTF-8 is split as Latin-1.
     """
     latin = F.split(marked(F.decode(F.col("value").cast("binary"), "ISO-8859-1")), "\n")
     as_they_were = F.transform(latin, lambda line: F.encode(line, "ISO-8859-1").cast("string"))

@@ -129,7 +129,10 @@ class Listing:
         return taken, left_out + told(others)
 
     def _tables(self) -> Set[str]:
-        """The folders of Delta tables, where some files are deleted and some rows lie in several files."""
+        """The folders of Delta tables, each with a slash at its end; the listed folder is the empty text.
+
+        Some files of such a folder are no part of the table any more, and some rows lie in several files.
+        """
         found = {path.partition(f"{_LOG}/") for path in self.files if _LOG in path}
         tables = {before for before, log, _ in found if log and before[-1:] in ("", "/")}
         return tables | {""} if self.is_in_table else tables
@@ -151,7 +154,7 @@ class Listing:
 
 
 def _folders_of(path: str) -> Iterator[str]:
-    """The folders that a file is in, each with a slash at its end, and the listed one as nothing."""
+    """The folders that a file is in, each with a slash at its end; the listed folder is the empty text."""
     yield ""
     for place, character in enumerate(path):
         if character == "/":
@@ -167,7 +170,14 @@ def _name_unfit(names: Sequence[str], glob: str, ignore: tuple[str, ...]) -> str
 
 
 def _first_names(files: Mapping[str, SourceFile], held: Container[str]) -> dict[tuple[int, str], str]:
-    """The first name of each file that has several: one that was read before, else rather one of no link."""
+    """(inode, mark) of a file -> the name that counts; empty where no file has several names.
+
+    Of several names, one that was read before counts first. Next comes one whose path leads over no link.
+    Among equals the first by the order of paths counts.
+
+    Args:
+        held: the names that were read before.
+    """
     inodes = [file.inode for file in files.values() if file.inode]
     first: dict[tuple[int, str], str] = {}
     if len(set(inodes)) == len(inodes):
@@ -193,8 +203,8 @@ def list_folder(folder: str, ignore: tuple[str, ...] = ()) -> Listing:
 
     Args:
         folder: path or URI.
-        ignore: patterns of names. A folder whose name fits one may be entered again over a link whose name
-            fits none.
+        ignore: patterns of names. Files in a folder whose name fits one are listed all the same. But no link
+            in such a folder is followed, and a link elsewhere whose name fits none may lead there again.
 
     Raises:
         SourceError: the folder cannot be listed.
@@ -239,7 +249,7 @@ def _is_in_table(folder: str) -> bool:
 def read_each(
     folder: str, paths: Iterable[str], read: Callable[[NativeFile, str], Found]
 ) -> dict[str, Found]:
-    """Path -> the result of `read`, of those of some files that can be read now; several are read at once.
+    """Path -> the result of `read`, for each file that can be read now. Several files are read at once.
 
     Args:
         folder: path or URI.
@@ -248,7 +258,7 @@ def read_each(
             network's.
 
     Raises:
-        SourceError: none of them can be read, and some are there.
+        SourceError: none of the files can be read, and some are there.
     """
     system, root = open_folder(absolute(folder))
     failed: list[Exception] = []
@@ -275,7 +285,9 @@ def _sorted(files: Mapping[str, SourceFile]) -> dict[str, SourceFile]:
 
 
 def look_at(folder: str, paths: Sequence[str]) -> dict[str, SourceFile]:
-    """Some files of a folder, as they stand, by their paths below it; without those that are not there.
+    """Path -> the file as it stands, for each path below the folder at which there is a file.
+
+    Empty files are left out.
 
     Args:
         folder: path or URI.

@@ -1,4 +1,4 @@
-"""Few messages of a source, read back without Spark, whose job would take longer than the read."""
+"""A few lines of text files, read back without Spark, whose job would take longer than the read."""
 
 import zlib
 from collections.abc import Iterator, Mapping
@@ -35,8 +35,8 @@ def lines_of(folder: str, files: Mapping[str, SourceFile], positions: pa.Table) 
         positions: source_partition, the path, and source_offset, the line's number from 1, each once.
 
     Returns:
-        None where Spark had better read the lines, since they are many, or their files are large, packed or
-        cannot be read from here.
+        The lines; None where Spark had better read them, since they are many, or their files are large or
+        packed, have changed since they were looked at, or cannot be read from here.
     """
     size = sum(file.bytes for file in files.values())
     if positions.num_rows > MOST_MESSAGES or size > MOST_BYTES or any(map(way_of_name, files)):
@@ -66,7 +66,12 @@ def lines_of(folder: str, files: Mapping[str, SourceFile], positions: pa.Table) 
 
 
 def _lines(raw: NDArray[np.uint8], numbers: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
-    """Each line that is there of some, which are in order, without its line feed."""
+    """The number of each wanted line that a text has, and the line's bytes without its line feed.
+
+    Args:
+        raw: the bytes of the text.
+        numbers: the numbers of the wanted lines, from 1, in rising order.
+    """
     ordinals = np.union1d(numbers - 1, numbers)
     ends, count = _ends(raw, ordinals)
     at = dict(zip(ordinals.tolist(), ends.tolist(), strict=True))
@@ -76,9 +81,12 @@ def _lines(raw: NDArray[np.uint8], numbers: NDArray[np.int64]) -> Iterator[tuple
 
 
 def _ends(raw: NDArray[np.uint8], ordinals: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Where some of a text's line feeds are, by their sorted ordinals from 1, and how many there are.
+    """The places of the line feeds of a text that have the given ordinals, and the number of all line feeds.
 
-    The line feed before the first line counts as at -1. That of a last line without one is at the end.
+    Args:
+        raw: the bytes of the text.
+        ordinals: sorted; the first line feed of the text has 1. The place of ordinal 0 is -1, before the
+            first line. The place of an ordinal above the number of line feeds is the end of the text.
     """
     found = np.where(ordinals < 1, -1, len(raw))
     seen = 0

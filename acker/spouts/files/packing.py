@@ -1,8 +1,8 @@
 """How files of text are unpacked: by their first bytes, whatever their names.
 
 Spark unpacks by name. So a file that is packed otherwise than its name tells is given to Spark under another
-name (`acker/spouts/files/reading.py`). A file that nobody here can unpack is left out with the reason, as is
-a file whose name tells of a packing that its bytes do not have.
+name (`acker/spouts/files/reading.py`). A file that Spark cannot unpack to text is left out with the reason,
+as is a file whose name tells of a packing that its bytes do not have.
 """
 
 import bisect
@@ -145,11 +145,14 @@ def packings(folder: str, paths: Sequence[str]) -> dict[str, Packing]:
 
 
 def broken(folder: str, ways: Mapping[str, str]) -> dict[str, str]:
-    """Those of some packed files that cannot be unpacked to their ends, each with the reason.
+    """Path -> the reason, for each packed file that cannot be unpacked to its end.
 
     Args:
         folder: path or URI.
         ways: path -> how it is packed.
+
+    Raises:
+        SourceError: none of the files can be opened, and some are there.
     """
 
     def why(source: pa.NativeFile, path: str) -> str | None:
@@ -181,7 +184,14 @@ def _read_through(source: pa.NativeFile, way: str) -> None:
 
 
 def _read_bzip2(source: pa.NativeFile) -> None:
-    """Read streams of bzip2 to the end of the file; Python's own reader passes over bytes that are none."""
+    """Read the streams of bzip2 in a file, one after the other, up to the end of the file.
+
+    Python's own reader passes over bytes after a stream that are no stream.
+
+    Raises:
+        EOFError: a stream ends too early.
+        OSError: bytes of the file are no stream of bzip2.
+    """
     inflater, rest = bz2.BZ2Decompressor(), b""
     while rest or (rest := source.read(_BLOCK_BYTES)):
         inflater = bz2.BZ2Decompressor() if inflater.eof else inflater
@@ -194,7 +204,15 @@ def _read_bzip2(source: pa.NativeFile) -> None:
 
 
 def _read_block(source: pa.NativeFile, codec: str, left: int) -> None:
-    """Read a block of Hadoop's: chunks, each after its length, that are `left` bytes together."""
+    """Read a block of Hadoop's codecs: packed chunks, each after its length.
+
+    Args:
+        left: the length of all chunks of the block together when they are unpacked.
+
+    Raises:
+        EOFError: the file ends within the block.
+        ValueError: a chunk is not packed as `codec`, or is too long.
+    """
     while left:
         packed = _number(source.read(4))
         chunk = source.read(packed)
@@ -210,7 +228,16 @@ def _number(length: bytes) -> int:
 
 
 def _unpacked_size(codec: pa.Codec, chunk: bytes, most: int) -> int:
-    """The least room that a chunk can be unpacked into, since LZ4 does not tell its size."""
+    """The length of a chunk when it is unpacked.
+
+    LZ4 does not tell this length. So it is searched for, as the least room that the unpacked chunk fits into.
+
+    Args:
+        most: the most that the length can be.
+
+    Raises:
+        ValueError: the chunk cannot be unpacked into `most` bytes.
+    """
 
     def fits(size: int) -> bool:
         try:

@@ -1,6 +1,6 @@
-"""The entries of a plan for new files: how many messages each file has, or why it is left out.
+"""The entries of a plan for new files: how many lines or rows each file has, or why it is left out.
 
-An entry has `end`, the number of messages, and where they are needed: `packed`, how a file of text is
+An entry has `end`, the number of lines or rows, and where they are needed: `packed`, how a file of text is
 unpacked if its name does not tell; `nulls`, the columns of Parquet that have no type; and `why`, the reason
 why nothing of the file is read. So one file that cannot be read stops no other.
 """

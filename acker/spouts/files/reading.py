@@ -61,7 +61,7 @@ def refused(
     read: Callable[[Sequence[str]], DataFrame],
     counts: Mapping[str, int] | None = None,
 ) -> dict[str, str]:
-    """Those of some files at which Spark's reader fails, found by halves, each with the reason.
+    """Path -> the reason, for each file at which Spark's reader fails. The files are found by halves.
 
     Args:
         read: the function that reads some of the files.
@@ -88,7 +88,7 @@ def refused(
 
 
 def _rows_read(frame: DataFrame) -> int:
-    """How many rows are read, all columns of them; lost messages are not."""
+    """The number of rows that are read, with all of their columns; `lost` messages do not count."""
     is_read = F.col("_kind").isNull() | (F.col("_kind") != Kind.LOST.value)
     observed = Observation()
     rows = F.count_if(is_read if "_kind" in frame.columns else F.lit(True)).alias("rows")
@@ -104,7 +104,7 @@ def _why_refused(error: PySparkException) -> str:
 
 
 def _reads(root: str, ways: Mapping[str, str]) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The files as each read is given them, with its options."""
+    """The paths or URIs that each read is given, with the options of this read."""
     shown = [path for path, way in ways.items() if not way and not _is_odd(path)]
     if shown and _PATTERN.isdisjoint(root):
         yield [f"{root}/{path}" for path in shown], {}
@@ -120,8 +120,8 @@ def _reads(root: str, ways: Mapping[str, str]) -> Iterator[tuple[list[str], dict
 def _is_odd(path: str) -> bool:
     """Whether Spark or Hadoop would pass over a file, fail at it, or take its name for a pattern.
 
-    Of a name with a pattern in it, even one that is meant as it is, Hadoop looks through the folder, and
-    fails at any name in it that has a colon.
+    If a name has characters of a pattern, Hadoop looks through the folder, even where they are escaped. It
+    then fails at any name in the folder that has a colon.
     """
     name = path.rpartition("/")[2]
     return name.startswith(("_", ".")) or name.endswith("._COPYING_") or not _ODD.isdisjoint(path)

@@ -189,7 +189,7 @@ class FileSpout:
         return rows.unionByName(_lost(lost), allowMissingColumns=True)
 
     def message_counts(self, planned: Range) -> Mapping[str, int] | None:
-        """See `CountsMessages`. Of JSON and CSV a plan has the lines, of which blank ones are no messages."""
+        """See `CountsMessages`. None for JSON and CSV: plans count blank lines, which are no messages."""
         if self.format == "json" or self.format == "csv":
             return None
         return {file["path"]: file["upto"] - file["after"] for file in planned["files"]}
@@ -273,9 +273,11 @@ class FileSpout:
     def _held(
         self, wanted: Iterable[str], entries: Mapping[str, Entry], is_quick: bool = False
     ) -> dict[str, SourceFile]:
-        """Those of some files that still hold their read contents, by their names in the plans.
+        """Name in the plans -> the file, for each wanted file that still holds its read contents.
 
         Args:
+            wanted: names in the plans.
+            entries: the files' entries in the plans.
             is_quick: whether only the ends of the read contents are compared where files grow.
         """
         asked = set(wanted) & entries.keys() - self._broken.keys()
@@ -349,7 +351,7 @@ class FileSpout:
         return self._parted(list_folder(self.folder, self.ignore), _entries(history))[0]
 
     def _columns(self, spark: SparkSession, history: History) -> StructType | None:
-        """The columns of the Parquet files that were planned so far; None of others, and before the first."""
+        """The columns of the planned Parquet files; None for other formats, and before the first plan."""
         newest = history.newest
         if self.format != "parquet" or newest is None:
             return None
@@ -375,7 +377,9 @@ class FileSpout:
         wanted: Wanted = lambda rows: rows,
         columns: Any = None,
     ) -> DataFrame:
-        """Messages of some files; an empty frame of the same columns where there are none.
+        """Messages of some files; an empty frame where there are no files.
+
+        The empty frame has the same columns, but for Parquet only those of the position.
 
         Args:
             held: the files by their names in the plans.
@@ -418,7 +422,7 @@ class FileSpout:
 
 
 def _entries(history: History) -> dict[str, Entry]:
-    """A file's path -> its entry in the newest plan that names it, in the order of these plans."""
+    """Name of a file in the plans -> its entry in the newest plan with it, in the order of these plans."""
     found: dict[str, Entry] = {}
     for planned in history.every():
         for file in planned["files"]:
@@ -432,7 +436,11 @@ def _is_unchanged(found: Mapping[str, SourceFile], path: str, mark: str | None) 
 
 
 def _lost(positions: DataFrame) -> DataFrame:
-    """`lost` messages at positions of files that changed or vanished, with the reason in `_why`."""
+    """A `lost` message for each position, with the reason and the file's name in `_error`.
+
+    Args:
+        positions: `_source_partition`, `_source_offset`, and `_why`, the reason.
+    """
     why = F.concat(F.col("_why"), F.lit(": "), F.col("_source_partition"))
     return positions.withColumns({"_kind": F.lit(Kind.LOST.value), "_error": why}).drop("_why")
 

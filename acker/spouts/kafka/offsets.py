@@ -69,9 +69,10 @@ def spans(offsets: Sequence[int]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class OffsetReader:
-    """Reads records at `topic`, `partition`, `offset`, with `earliest`, the first offset that is left there.
+    """Reads the records of Kafka at given places, as the function of a `mapInArrow`.
 
-    It makes a row for each place, as `COLUMNS` says. `missing` is the reason why a place has no record.
+    A place is a row of `topic`, `partition`, `offset` and `earliest`, the first offset that is left there.
+    For each place there is a row, as `COLUMNS` says. `missing` is the reason why a place has no record.
 
     Args:
         settings: settings of librdkafka: where the cluster is, and a login.
@@ -86,7 +87,11 @@ class OffsetReader:
     headers: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows for each batch of places; it is fastest where each stretch is of many partitions."""
+        """The rows for each batch of places.
+
+        Several consumers read a batch, each a part of its places in their order. They are fastest where each
+        part has places of many partitions.
+        """
         consumers = [self._consumer() for _ in range(_CONSUMERS)]
         try:
             for batch in batches:
@@ -258,13 +263,17 @@ class _Walk:
         self._begin()
 
     def takes(self, offset: int) -> bool:
-        """Whether a record is wanted, and was not there before."""
+        """Whether the record at an offset is wanted and was not taken before; now it counts as taken."""
         is_wanted = offset in self._left
         self._left.discard(offset)
         return is_wanted
 
     def passed(self, following: int) -> set[int]:
-        """Go on to the next span where this one ends before an offset; return the offsets that it lacked."""
+        """Go on to the next span if the present span ends before the offset `following`.
+
+        Returns:
+            The wanted offsets of the present span that had no record; none if the walk stays in the span.
+        """
         if following <= self.last:
             return set()
         left = self._left

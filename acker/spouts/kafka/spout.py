@@ -1,4 +1,4 @@
-"""Kafka topics as a spout. Every record is a message. Position = partition and offset."""
+"""Kafka topics as a spout. A message is a record. Position = partition and offset."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ def spans_of(planned: Mapping[str, Any]) -> dict[Partition, tuple[int, int]]:
 
 
 def by_topic(values: Mapping[Partition, Any], as_list: bool = False) -> str:
-    """JSON as Spark's source takes it: topic -> partition -> value, or topic -> partitions."""
+    """JSON as Spark's source for Kafka takes it: topic -> partition -> value; as a list, topic -> values."""
     found: dict[str, dict[str, Any]] = {}
     for partition, value in values.items():
         found.setdefault(partition.topic, {})[str(partition.number)] = value
@@ -86,11 +86,12 @@ class KafkaSpout:
         start: where a new spout begins: the earliest or latest offset, the first record of a time or later,
             or an offset for each partition ("orders-0": 512). Partitions that come later are read from
             their beginning.
-        restart: any text. A spout whose text is another than before goes on at `start`, but never behind the
-            records that it has read.
+        restart: any text. A spout whose text is another than before goes on at `start`, but reads no record
+            again that it has read.
         out_of_range: where the next offset is gone, "error" stops the spout with a SourceError, and
             "earliest" goes on at the earliest offset.
-        max_behind: the most offsets that a partition may lie behind its end; older records are left out.
+        max_behind: the most offsets that the spout may lie behind a partition's end; older records are left
+            out.
         partition_rows: the most offsets of one partition that a batch takes.
         committed: whether records of aborted and open transactions are left out.
         group: a consumer group without members, to which each fold commits how far all messages are

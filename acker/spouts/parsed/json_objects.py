@@ -48,7 +48,7 @@ class JsonObjects:
         self.zone = zone
 
     def at_once(self, texts: pa.Array) -> list[pa.Array] | None:
-        """The columns of all texts; None where one may be bad, or be read otherwise by itself."""
+        """The columns of all texts; None where one of the texts may be bad, or give other values alone."""
         kinds = [(field.name, _of_arrow(field.arrow)) for field in self.fields]
         if any(kind is None for _, kind in kinds) or texts.nbytes > _LARGEST_BYTES or not _are_flat(texts):
             return None
@@ -115,7 +115,7 @@ def _has_decimals(kind: pa.DataType) -> bool:
 
 
 def _are_flat(texts: pa.Array) -> bool:
-    """Whether texts look like one object each, and none like a deep one, so that Arrow finds as many."""
+    """Whether each text looks like one object that is not nested deeply, so that Arrow finds as many."""
     ends = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
     brackets = pc.add(pc.count_substring(texts, "{"), pc.count_substring(texts, "["))
     return pc.all(ends).as_py() and pc.max(brackets).as_py() <= _DEEPEST and not _fits_any(texts, _FURTHER)

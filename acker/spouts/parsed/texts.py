@@ -105,17 +105,26 @@ class Misfit(ValueError):
 
     @classmethod
     def of(cls, written: str, kind: DataType) -> "Misfit":
-        """The misfit of a value, as it is written, of a type."""
+        """The misfit of a value that is no value of a type.
+
+        Args:
+            written: the value, as it is written.
+            kind: the type.
+        """
         return cls(f"{shown(written, _SHOWN)} is no {kind.simpleString()}")
 
     def below(self, step: str) -> "Misfit":
-        """The same misfit, with the field or element that holds the value before its path."""
+        """The same misfit, with a step before its path.
+
+        Args:
+            step: the field or element that holds the value, such as "name" or "[0]".
+        """
         join = "." if self.path and not self.path.startswith("[") else ""
         return Misfit(self.why, f"{step}{join}{self.path}")
 
 
 def is_readable(kind: DataType) -> bool:
-    """Whether texts can be values of a type; no type with elements or fields is one."""
+    """Whether texts can be values of a type. A type with elements or fields has no such texts."""
     return isinstance(kind, _ATOMS)
 
 
@@ -150,7 +159,11 @@ def text_reader(kind: DataType, zone: tzinfo) -> Reader:
 
 
 def checked_text(text: str) -> str:
-    """The text itself; JSON can write halves of surrogate pairs, which are no characters."""
+    """The text itself.
+
+    Raises:
+        UnicodeEncodeError: the text has half of a surrogate pair, which JSON can write and is no character.
+    """
     if not text.isascii():
         text.encode()
     return text

@@ -50,7 +50,7 @@ class Parser(Protocol):
     fields: Sequence[Field]
 
     def at_once(self, texts: pa.Array) -> list[pa.Array] | None:
-        """The columns of all texts; None where one may be bad, or be read otherwise by itself."""
+        """The columns of all texts; None where one of the texts may be bad, or give other values alone."""
 
     def one_by_one(self, texts: Sequence[str]) -> tuple[list[pa.Array], list[Misfit | None]]:
         """The columns, and the misfit of each text or None; the values of a bad text do not count."""
@@ -142,7 +142,11 @@ class Rows:
         self.parser = parser
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches with the columns that `parsed` returns, made of batches with those that it is given."""
+        """Batches with the columns that `parsed` returns.
+
+        Args:
+            batches: batches with the columns of the texts that `parsed` is given.
+        """
         for batch in batches:
             names = [name for name in batch.schema.names if name != "value"]
             fields, why = self._rows(batch.column("value"))
@@ -158,7 +162,11 @@ class Rows:
         return found.take(at), why.take(at)
 
     def found(self, texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """The rows of texts, none of which is null, and why one is bad, or null."""
+        """The rows of texts, and for each text the reason why it is bad, or null.
+
+        Args:
+            texts: the texts, none of which is null.
+        """
         if len(texts) == 0:
             within = pa.struct([(field.name, field.arrow) for field in self.parser.fields])
             return pa.nulls(0, within), pa.nulls(0, pa.string())
@@ -166,7 +174,11 @@ class Rows:
         return pa.concat_arrays(read), pa.concat_arrays(whys)
 
     def _slices(self, texts: pa.Array) -> Iterator[tuple[pa.StructArray, pa.Array]]:
-        """The result of `found` in slices, which are read at once but for a few that have an odd text."""
+        """The result of `found`, in slices of the texts.
+
+        A slice with a text that may be bad is read text by text, any other slice at once. There are several
+        slices only where a text may be bad and the parser is slow text by text.
+        """
         columns = self._at_once(texts)
         if columns is not None or not self.parser.is_slow:
             yield self._read(texts, columns)
@@ -187,7 +199,11 @@ class Rows:
             return None
 
     def _read(self, texts: pa.Array, columns: list[pa.Array] | None) -> tuple[pa.StructArray, pa.Array]:
-        """The rows of texts, which are read text by text where they were not at once."""
+        """The rows of texts, and for each text the reason why it is bad, or null.
+
+        Args:
+            columns: the columns, where the texts were read at once; None: the texts are read text by text.
+        """
         why = pa.nulls(len(texts), pa.string())
         if columns is None:
             lines = texts.to_pylist()
@@ -202,7 +218,12 @@ class Rows:
         return pa.StructArray.from_arrays(columns, fields=fields, mask=why.is_valid()), why
 
     def _without_required(self, texts: pa.Array, columns: list[pa.Array], why: pa.Array) -> pa.Array:
-        """Why texts are bad, also those that have no value for a column which is NOT NULL."""
+        """For each text the reason why it is bad, or null; null in a NOT NULL column is a reason, too.
+
+        Args:
+            columns: the columns that were read.
+            why: the reasons that are known already.
+        """
         for field, column in zip(self.parser.fields, columns, strict=True):
             if not field.is_required or not column.null_count:
                 continue
