@@ -21,7 +21,7 @@ from acker.runtime.server.sessions import owned_session
 from acker.testing.session import SHORT_LIVED
 from tests.kit import ROOT
 from tests.kit.servers import settings_of
-from tests.mutants.listed import MUTANTS, Mutant, markdown
+from tests.mutants.listed import MUTANTS, Mutant, listing
 
 LONGEST_SECONDS = 300  # of one run of pytest on a mutant, which may never end
 ENVIRONMENT = {
@@ -110,10 +110,12 @@ def main() -> int:
     """Try the mutants. Exit code 1 where a test fails without one, or one survives."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("words", nargs="*", help="only those with one of these in their name, file or tests")
-    parser.add_argument("--list", action="store_true", help="print the table of docs/reference/testing.md")
+    parser.add_argument(
+        "--list", action="store_true", help="print the mutants, and the tests that catch them"
+    )
     asked = parser.parse_args()
     if asked.list:
-        print(markdown(MUTANTS))
+        print(listing(MUTANTS))
         return 0
     chosen = [m for m in MUTANTS if not asked.words or any(m.mentions(word) for word in asked.words)]
     for mutant in chosen:

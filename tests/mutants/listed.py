@@ -107,10 +107,9 @@ def scenario(name: str) -> tuple[str, ...]:
     return (f"tests/unit/test_fold.py::test_a_scenario_goes_in_frames_as_in_the_oracle[{name}]",)
 
 
-def markdown(mutants: Iterable[Mutant]) -> str:
-    """The mutants as the table of docs/reference/testing.md."""
-    rows = [f"| {m.name} | `{m.file}` | {', '.join(f'`{name}`' for name in m.names)} |" for m in mutants]
-    return "\n".join(["| mutant | in | caught by |", "|---|---|---|", *rows])
+def listing(mutants: Iterable[Mutant]) -> str:
+    """The mutants for people: each with its file, and below it the tests that catch it."""
+    return "\n".join("\n  ".join([f"{m.name} ({m.file})", *m.tests]) for m in mutants)
 
 
 MUTANTS = (

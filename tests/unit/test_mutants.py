@@ -1,12 +1,11 @@
-"""The deliberate bugs are kept in step with the code, the tests and the docs; `make mutants` makes them."""
+"""The deliberate bugs are kept in step with the code and the tests; `make mutants` makes them."""
 
-import re
 from collections import Counter
 
 import pytest
 
 from tests.kit import ROOT
-from tests.mutants.listed import MUTANTS, Mutant, markdown
+from tests.mutants.listed import MUTANTS, Mutant
 
 by_name = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 
@@ -32,9 +31,3 @@ def test_a_stale_mutant_is_named() -> None:
 
 def test_mutants_have_names_of_their_own() -> None:
     assert set(Counter(mutant.name for mutant in MUTANTS).values()) == {1}
-
-
-def test_the_docs_list_the_mutants() -> None:
-    docs = (ROOT / "docs" / "reference" / "testing.md").read_text()
-    (table,) = re.findall(r"^\| mutant .*(?:\n\|.*)*", docs, re.MULTILINE)
-    assert table == markdown(MUTANTS)  # python -m tests.mutants --list
