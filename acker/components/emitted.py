@@ -49,7 +49,13 @@ class Form:
 
     @classmethod
     def of(cls, names: Sequence[str], columns: Sequence[ValueColumn], required: Sequence[str]) -> "Form":
-        """The form of a stream that has some of a table's columns."""
+        """The form of one stream of a bolt.
+
+        Args:
+            names: the names of the stream's columns.
+            columns: the columns of all rows of the bolt, those of its other streams among them.
+            required: the names of the stream's columns that are NOT NULL.
+        """
         return cls(names, required, [each for each in columns if each.is_mutable and each.name in names])
 
     def row(self, values: Any) -> dict[str, Any]:

@@ -205,7 +205,15 @@ def _again(work: Work, bolt: RichBoltComponent, index: int, held: pl.DataFrame) 
 
 
 def _columns(work: Work, bolt: RichBoltComponent, rows: DataFrame, index: int) -> list[Column]:
-    """The columns of a tuple as a task gets it; the tuple's values lie in a struct of the input's own."""
+    """The columns of the tuples of one input, as a task gets them.
+
+    The values of a tuple lie in the struct `_<index>`. The texts that the bolt asks for in
+    `as_text` lie in the struct `_text_<index>`, if the input has any.
+
+    Args:
+        rows: tuples of the input.
+        index: the number of the input among the bolt's inputs.
+    """
     given = {"_root_ids": "array<bigint>", "_source_partition": "string", "_source_offset": "bigint"}
     several, partition, offset = (
         F.col(column) if column in rows.columns else F.lit(None).cast(kind) for column, kind in given.items()

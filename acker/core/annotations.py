@@ -133,7 +133,12 @@ def _many(hint: Any) -> str:
 
 
 def told(value: Any, hint: Any) -> str:
-    """A value as error messages describe it."""
+    """The description in an error message of a value that does not fit an annotation.
+
+    Args:
+        hint: the annotation. If it is a protocol, the description may name members that the value lacks. If
+            it is `Stream`, the description of a function says that no decorator has made it a bolt.
+    """
     if isinstance(value, type):
         return f"the class {value.__name__} itself"
     if inspect.isroutine(value):

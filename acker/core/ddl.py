@@ -6,6 +6,7 @@ Spark takes is refused. A name that Spark takes is refused where this project re
 
 import re
 from collections.abc import Iterator
+from itertools import accumulate, pairwise
 
 from acker.core.authors import place
 from acker.core.errors import SettingsError
@@ -85,7 +86,7 @@ def columns_in(ddl: str) -> dict[str, str]:
 
 
 def check_names(which: str, ddl: str) -> None:
-    """Refuse a bolt's schema that has a column with a reserved name, or two columns with one name.
+    """Refuse a schema with a column that has a reserved name, or with two columns or fields of one name.
 
     Args:
         which: the name of the schema in errors.
@@ -93,17 +94,45 @@ def check_names(which: str, ddl: str) -> None:
     Raises:
         SettingsError: naming the column.
     """
-    seen = set()
-    for part in _parted(_TOKEN.findall(ddl)):
-        column = part[0].strip("`") if len(part) > 1 and part[1] != "<" else ""
+    tokens = _TOKEN.findall(ddl)
+    for column in _names(tokens):
         if column.startswith("_") or column.lower() == "anchor":
             raise SettingsError(
                 f"{which} has {column}{place()}: `anchor` and names that begin with an underscore are "
                 "reserved; rename it."
             )
-        if column and column.lower() in seen:
-            raise SettingsError(f"{which} has {column} twice{place()}. Rename or drop one.")
-        seen.add(column.lower())
+    for part in (tokens, *_structs(tokens)):
+        seen = set()
+        for name in _names(part):
+            if name.lower() in seen:
+                raise SettingsError(f"{which} has {name} twice{place()}. Rename or drop one.")
+            seen.add(name.lower())
+
+
+def check_schema(which: str, ddl: str) -> None:
+    """Refuse a schema with types or names that no stream can have.
+
+    Args:
+        which: the name of the schema in errors.
+
+    Raises:
+        SettingsError: as `check_types` and `check_names` raise it.
+    """
+    check_types(which, ddl)
+    check_names(which, ddl)
+
+
+def _names(tokens: list[str]) -> list[str]:
+    """The names of the columns of a schema, or of the fields of a struct."""
+    return [part[0].strip("`") for part in _parted(tokens) if len(part) > 1 and part[1] != "<"]
+
+
+def _structs(tokens: list[str]) -> Iterator[list[str]]:
+    """The part between the angle brackets of each struct, those within others included."""
+    for start, (kind, bracket) in enumerate(pairwise(tokens), start=2):
+        if kind.lower() == "struct" and bracket == "<":
+            depths = accumulate((_MARKS.get(token, 0) for token in tokens[start:]), initial=1)
+            yield tokens[start : start + [*depths].index(0) - 1]
 
 
 def _fields(tokens: list[str]) -> Iterator[tuple[str, str]]:

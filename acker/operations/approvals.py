@@ -192,11 +192,12 @@ def check_approved(run: Run, request: Request, limit: int) -> None:
 
 
 def approval_status(store: Store, request: Request, now: datetime) -> ApprovalStatus:
-    """The status of a request's approval, by the other requests of the same person, and by the answers.
+    """The status of a request's approval: its newest answer, and the other requests that count with it.
 
-    An approved request does not count, nor one that was rejected and not emitted. Of the others those count
-    that are open, or that were asked for or emitted within `TOGETHER`. Of two requests that are not emitted
-    yet, the one that was asked for first does not count the other.
+    Another request counts if it is a replay of the same person, and if each of these statements holds. The
+    other request was not approved, or was rejected after its approval. It was not rejected, or was emitted.
+    It was made or emitted within `TOGETHER` before `now`, or a form has asked for it and it is not emitted.
+    It was emitted, or was made before this request.
     """
     since, mine = _time(now - TOGETHER), sql_text(request.request_id)
     then = _time(request.requested_at)

@@ -48,7 +48,7 @@ class Replayed:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers by name."""
+        """Name -> number of messages: `matched`, `emitted`, `acked`, `dead_letter`, `lost` and `open`."""
         names = ("matched", "emitted", "acked", "dead_letter", "lost", "open")
         return {name: getattr(self, name) for name in names}
 

@@ -14,11 +14,10 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 
 
 def shown(text: Column, characters: int) -> Column:
-    """The beginning of a text as a reason quotes it, with the next part between the marks of unshown text.
+    """The first `characters` characters of a text, and the part after them between the marks of `UNSHOWN`.
 
-    Args:
-        text: the text that is quoted.
-        characters: how many characters are shown.
+    The part between the marks has at most `LONGEST_REASON` characters. `kept` looks for secrets in it, and
+    removes it. A text that is shown as a whole gets no marks.
     """
     rest = F.substring(text, characters + 1, LONGEST_REASON)
     unshown = F.concat(F.lit("\ufdd0"), rest, F.lit("\ufdd1"))

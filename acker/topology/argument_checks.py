@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from acker.components.base import Grouping, Input, Stream
 from acker.core.authors import place
-from acker.core.ddl import check_names, check_types
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.names import not_storable
 from acker.core.paths import absolute, is_within
@@ -150,12 +149,6 @@ def bolt_name(name: str | None, code: Any) -> str:
     if found == "<lambda>":
         raise TopologyError(f'A lambda has no name{place()}. Give the bolt one, such as name="items".')
     return found
-
-
-def check_schema(which: str, ddl: str) -> None:
-    """Refuse a schema with types or names that no stream can have."""
-    check_types(which, ddl)
-    check_names(which, ddl)
 
 
 def check_aggregates(stream: str, keys: Iterable[str], aggregates: Iterable[str]) -> None:

@@ -21,6 +21,7 @@ from acker.components.rich_bolt import RichBoltComponent
 from acker.components.spout import SpoutComponent
 from acker.core.arguments import checked, checked_decorator
 from acker.core.authors import place
+from acker.core.ddl import check_schema
 from acker.core.errors import SettingsError, TopologyError
 from acker.core.names import did_you_mean
 from acker.core.retry import ExponentialBackoff, RetryPolicy
@@ -34,7 +35,6 @@ from acker.topology.argument_checks import (
     bolt_name,
     check_aggregates,
     check_name,
-    check_schema,
     check_ungrouped,
     day_column_of,
     duration_of,

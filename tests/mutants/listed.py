@@ -56,7 +56,7 @@ NOTHING = "tests/store/test_nothing.py::"
 VALUES = "tests/unit/test_values.py::"
 STREAMS = "tests/spark/test_streams.py::"
 TEXTS = "tests/unit/test_parsed_texts.py::"
-BAD_INPUT = "tests/spark/test_bad_input.py::"
+DDL = "tests/unit/test_ddl.py::"
 SPOUTS = "tests/spark/test_spouts.py::"
 
 
@@ -856,10 +856,10 @@ MUTANTS = (
     ),
     Mutant(
         "a column with a reserved name goes without a word",
-        "acker/spouts/parsed/workers.py",
-        'check_reserved(f"The schema {ddl!r}", schema.names)',
-        "pass",
-        (f"{BAD_INPUT}test_a_schema_with_a_reserved_name_is_refused_before_anything_is_read[json]",),
+        "acker/core/ddl.py",
+        "    check_types(which, ddl)\n    check_names(which, ddl)\n",
+        "    check_types(which, ddl)\n",
+        (f"{DDL}test_every_schema_is_checked_when_it_is_given[json-_id string]",),
     ),
     # Rich bolts.
     Mutant(

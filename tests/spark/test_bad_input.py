@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from acker.core.errors import BoltError, SourceError
+from acker.core.errors import BoltError
 from acker.core.retry import ExponentialBackoff
 from acker.operations.cycle import run_cycle
 from acker.reports.audit import audit_report
@@ -139,17 +139,6 @@ def test_a_type_that_the_log_cannot_read_is_refused_before_it_is_written(place):
     with pytest.raises(BoltError, match="parsed emits a column of type variant"):
         run_cycle(run)
     assert run.store.open("streams/parsed") is None
-
-
-@pytest.mark.parametrize("form", ["json", "csv"])
-def test_a_schema_with_a_reserved_name_is_refused_before_anything_is_read(place, form):
-    folder = place.folder / "exported"
-    folder.mkdir()
-    (folder / "a").write_text('{"_id": "5", "name": "a"}')
-    run = place.run(copied(place, FileSpout(str(folder), format=form, schema="_id string, name string")))
-    with pytest.raises(SourceError, match="has columns _id; names that begin with an underscore"):
-        run_cycle(run)
-    assert run.snapshot().planned("read") == 0
 
 
 def test_a_file_that_is_no_parquet_is_left_out_and_read_once_it_is_one(place):

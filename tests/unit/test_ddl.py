@@ -2,7 +2,8 @@
 
 import pytest
 
-from acker.core.ddl import check_names, check_types, columns_in
+from acker import FileSpout, Json, Topology
+from acker.core.ddl import check_schema, columns_in
 from acker.core.errors import SettingsError
 
 
@@ -21,11 +22,11 @@ from acker.core.errors import SettingsError
         "a string collate UTF8_BINARY, b interval day to second",
         'a int COMMENT "it\'s, strng"',
         "a int COMMENT 'numeric(99); array<int', b decimal(38, 2)",
+        "a struct<a: int, b: struct<a: int>>, b struct<a: int>, c struct<>",
     ],
 )
 def test_a_schema_of_known_types_passes(ddl):
-    check_types("schema", ddl)
-    check_names("schema", ddl)
+    check_schema("schema", ddl)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_a_schema_of_known_types_passes(ddl):
 )
 def test_what_no_schema_has_is_told(ddl, told):
     with pytest.raises(SettingsError, match=f"^schema of x {told}"):
-        check_types("schema of x", ddl)
+        check_schema("schema of x", ddl)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +59,13 @@ def test_what_no_schema_has_is_told(ddl, told):
         ("`_a b` int", "has _a b .* reserved"),
         ("ANCHOR bigint", "has ANCHOR .* reserved"),
         ("id bigint, Id string", r"has Id twice .*\. Rename or drop one\."),
+        ("who struct<name: string, NAME: string>, name string", "has NAME twice"),
+        ("tags array<map<string, struct<a struct<x int>, b struct<y int, `y` int>>>>", "has y twice"),
     ],
 )
 def test_a_name_that_is_reserved_or_there_twice_is_told(ddl, told):
     with pytest.raises(SettingsError, match=f"^schema of x {told}"):
-        check_names("schema of x", ddl)
+        check_schema("schema of x", ddl)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,22 @@ def test_a_misspelt_type_is_told_with_its_column(ddl, told):
     with pytest.raises(
         SettingsError, match=rf"^schema of x gives {told}, which Spark does not have .*Did you"
     ):
-        check_types("schema of x", ddl)
+        check_schema("schema of x", ddl)
+
+
+SCHEMAS = {
+    "json": lambda ddl: FileSpout("/nowhere", format="json", schema=ddl),
+    "csv": lambda ddl: FileSpout("/nowhere", format="csv", schema=ddl),
+    "records": Json,
+    "bolt": lambda ddl: Topology("t").basic_bolt("lines", schema=ddl)(dict),
+}
+
+
+@pytest.mark.parametrize("ddl", ["_id string", "name string, NAME string", "name strng"])
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_every_schema_is_checked_when_it_is_given(kind, ddl):
+    with pytest.raises(SettingsError, match=r"^schema of "):
+        SCHEMAS[kind](ddl)
 
 
 def test_the_columns_of_a_schema_are_its_own_and_not_those_of_structs():

@@ -90,7 +90,7 @@ class FoldRequest:
 
     @property
     def turn(self) -> Turn:
-        """The position of the timeout window in this fold."""
+        """The turn of this fold, by `Timeouts.turn` from the turn of the fold before and the time `now`."""
         return self.timeouts.turn(self.previous.turn if self.previous else None, self.now)
 
     def held(self) -> pl.LazyFrame:

@@ -41,7 +41,10 @@ class Request:
 
     @property
     def plan(self) -> str:
-        """The name of the messages in the table `replays`: the same where the request is made again."""
+        """The value in the column `plan` of `replays` under which the request's messages are recorded.
+
+        The value is made from `request_id` and `selection`. So it is the same if the request is made again.
+        """
         return _plan(self.request_id, self.selection)
 
 

@@ -34,8 +34,9 @@ class Look:
         found: the listing of its files.
         entries: the newest plan of each file by its name, in the order of these plans.
         newest: the newest range, if any.
-        parted: the function that gives the files of a listing which the spout takes by their names, but for
-            some paths, and the reasons of the files which it leaves out.
+        parted: a function of a listing and of some paths. Its first result is the files that the spout takes,
+            by path. Its second result is reason -> the number of files that the spout leaves out. The
+            function takes no file at one of the given paths.
     """
 
     folder: GrowingFolder

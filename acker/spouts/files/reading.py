@@ -128,7 +128,14 @@ def _is_odd(path: str) -> bool:
 
 
 def _name(path: str, way: str) -> str:
-    """The name of a file in a view, which Spark unpacks by its ending."""
+    """The name that a file gets in a view of Hadoop's ViewFS.
+
+    The ending of the name tells Spark how to unpack the file.
+
+    Args:
+        path: the path of the file.
+        way: how the file is unpacked, a key of `ENDINGS`; empty: as the name of the file tells.
+    """
     return path.encode().hex() + ENDINGS.get(way or way_of_name(path), "")
 
 

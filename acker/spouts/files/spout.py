@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from acker.core.arguments import checked
-from acker.core.ddl import check_types, columns_in
+from acker.core.ddl import check_schema, columns_in
 from acker.core.errors import SourceError
 from acker.core.events import Kind
 from acker.core.paths import absolute
@@ -109,7 +109,7 @@ class FileSpout:
         if self.grows and self.format == "parquet":
             raise SourceError("Files of Parquet cannot grow: leave grows out, and write new files.")
         if self.schema is not None:
-            check_types("schema of FileSpout", self.schema)
+            check_schema("schema of FileSpout", self.schema)
         matches("", self.glob)
         first_match("", self.ignore)
 

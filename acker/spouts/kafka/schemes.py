@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from acker.core.arguments import checked
-from acker.core.ddl import check_types, columns_in
+from acker.core.ddl import check_schema, columns_in
 from acker.core.errors import SourceError
 from acker.kafka.registry import NoSuchSchema, Registry
 from acker.spouts.base import check_reserved
@@ -110,7 +110,7 @@ class Json:
     schema: str
 
     def __post_init__(self) -> None:
-        check_types("schema of Json", self.schema)
+        check_schema("schema of Json", self.schema)
 
     def message_columns(self) -> dict[str, str]:
         """See `TellsColumns`."""

@@ -32,7 +32,6 @@ import acker.spark.reasons  # noqa: F401 - a worker is sent the module of reason
 from acker.core.error_messages import message_of
 from acker.core.errors import SourceError
 from acker.core.reasons import shown
-from acker.spouts.base import check_reserved
 from acker.spouts.parsed.texts import Field, Misfit, is_readable
 
 _SHOWN = 200  # characters of a text that a reason shows
@@ -60,14 +59,13 @@ def columns_of(spark: SparkSession, ddl: str) -> StructType:
     """The columns of a schema that a user gives for JSON or CSV, those NOT NULL as such.
 
     Raises:
-        SourceError: the text is no schema, a column has a reserved name, or a field within one is NOT NULL.
+        SourceError: the text is no schema, or a field within a column is NOT NULL.
     """
     try:
         schema: StructType = spark.createDataFrame([], ddl).schema
     except AnalysisException as error:
         why = message_of(error).rstrip(". ")
         raise SourceError(f"The schema {ddl!r} cannot be read: {why}. Mend it.") from error
-    check_reserved(f"The schema {ddl!r}", schema.names)
     for field in schema.fields:
         if _has_required(field.dataType):
             raise SourceError(
